@@ -142,7 +142,7 @@ def test_a_pending_request_whose_prompt_was_damaged_is_not_sent(collecting):
 
 
 @pytest.mark.parametrize(
-    "body", [{}, {"choices": [], "usage": {}}, {"choices": [{"message": {"content": "YES"}}]}]
+    "body", [{}, {"choices": [], "usage": {}}, {"choices": [{"message": {"content": 7}}]}]
 )
 def test_a_reply_of_another_shape_is_counted_and_the_rest_is_stored(collecting, body):
     with pytest.raises(batch.PendingError):

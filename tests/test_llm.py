@@ -22,12 +22,12 @@ from helpers import llm, requests
 from helpers.completions import (
     CapabilityError,
     LlmError,
-    choice_logprobs,
-    continuation_logprobs,
     label_probability,
 )
 from helpers.llm import LLM, ContextOverflowError
+from helpers.logprobs import choice_logprobs, continuation_logprobs
 from helpers.requests import request_key
+from helpers.server import Patience
 from resources import engine_install, engines, lora
 from resources.datasets import DataUnavailable
 from resources.engines import Adapter
@@ -121,9 +121,8 @@ def completion(text: str, generated: int = 1) -> dict[str, Any]:
 
 
 def client(url: str, cache: Path | None = None, engine: str = "openai") -> LLM:
-    model = LLM(LlmEndpoint(url, "m", "key", engine, "", "", 100, 2), folder=cache)
-    model._client = model._client.with_options(max_retries=0)
-    return model
+    endpoint = LlmEndpoint(url, "m", "key", engine, "", "", 100, 2)
+    return LLM(endpoint, folder=cache, patience=Patience(reply=20, repeat=0))
 
 
 def test_a_plain_text_is_completed_without_a_chat_template(tmp_path):

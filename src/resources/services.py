@@ -218,7 +218,7 @@ def served(base_url: str, api_key: str) -> list[dict[str, Any]]:
     """Return the models that an OpenAI-compatible server lists, as it describes them.
 
     Raises:
-        ServiceError: The server cannot be reached, refuses the key or gives no list.
+        ServiceError: The server cannot be reached, refuses the key or lists no model.
     """
     try:
         answer = _get(f"{base_url}/models", api_key)
@@ -236,12 +236,38 @@ def served(base_url: str, api_key: str) -> list[dict[str, Any]]:
             f"LLM_BASE_URL={base_url} refused the key (HTTP {answer.status_code}). Set LLM_API_KEY."
         )
     try:
-        cards: list[dict[str, Any]] = answer.raise_for_status().json()["data"]
-    except (httpx.HTTPStatusError, ValueError, KeyError, TypeError):
+        cards = _model_cards(answer.raise_for_status().json())
+    except (httpx.HTTPStatusError, ValueError, RecursionError):
         raise ServiceError(
             f"LLM_BASE_URL={base_url} answered /models with HTTP {answer.status_code} and no list "
             "of models. It should be the root of an OpenAI-compatible API, such as .../v1."
         ) from None
+    if not cards:
+        raise ServiceError(
+            f"LLM_BASE_URL={base_url} has no model. Load one there, or unset LLM_BASE_URL to use "
+            "the embedded engine."
+        )
+    return cards
+
+
+def _model_cards(content: object) -> list[dict[str, Any]]:
+    """Return the models of a list that servers give in several forms, each with its ``id``.
+
+    Raises:
+        ValueError: It is no list of models.
+    """
+    if isinstance(content, dict):
+        if not {"data", "models"} & content.keys():
+            raise ValueError("neither data nor models")
+        content = content.get("data") or content.get("models") or []
+    if not isinstance(content, list):
+        raise ValueError("no list")
+    cards = []
+    for item in content:
+        card = {"id": item} if isinstance(item, str) else item
+        name = card.get("id") or card.get("name") if isinstance(card, dict) else None
+        if isinstance(name, str):
+            cards.append({**card, "id": name})
     return cards
 
 

@@ -242,6 +242,14 @@ class Settings(BaseSettings):
         description="tokens of prompt and answer that the embedded engine takes; unset: the "
         "model's own number on a GPU, at most 4,096 on a CPU",
     )
+    llm_thinking: Literal["off", "on"] | None = Field(
+        None,
+        description="whether models that can think before they answer do so, where their chat template has a switch; "
+        "unset: as the template has it",
+    )
+    llm_thinking_tokens: int = Field(
+        0, ge=0, description="room for a thought, on top of each step's own limit on tokens"
+    )
     answers: Literal["check", "stored", "fresh", "stored-only", "collect"] = Field(
         "check",
         description="stored: ask only what is not stored; check: also ask a sample of the stored "

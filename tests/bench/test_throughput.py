@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
+from helpers.completions import count_tokens
 from helpers.llm import LLM
 from papers.side_effects import corpus, forward as se
 from resources import datasets, engine_install, services, settings
@@ -66,9 +67,7 @@ def ours(endpoint: LlmEndpoint, prompts: list[list[dict[str, str]]]) -> Rate:
     start = time.perf_counter()
     replies = model.chat_many(prompts, max_tokens=TOKENS, logprobs=True)
     seconds = time.perf_counter() - start
-    return Rate(
-        len(prompts) / seconds, sum(r.prompt_tokens + r.generated_tokens for r in replies) / seconds
-    )
+    return Rate(len(prompts) / seconds, (count_tokens(replies) or 0) / seconds)
 
 
 def bare(endpoint: LlmEndpoint, prompts: list[list[dict[str, str]]], concurrency: int) -> Rate:
@@ -180,7 +179,7 @@ def test_the_client_costs_the_engine_little_and_beats_the_naive_loop(
         start = time.perf_counter()
         replies = sequential.chat_many(few[2:], max_tokens=TOKENS)
         seconds = time.perf_counter() - start
-        tokens = sum(r.prompt_tokens + r.generated_tokens for r in replies)
+        tokens = count_tokens(replies) or 0
     rates["naive loop"] = [Rate(len(replies) / seconds, tokens / seconds)]
     for name, found in rates.items():
         top = max(found, key=lambda rate: rate.tokens_per_second)

@@ -19,7 +19,7 @@ from evaluation import figures
 from evaluation.answers import Answer
 from evaluation.metrics import ALPHA
 from evaluation.outcomes import Outcomes
-from helpers.completions import Choice, Reply
+from helpers.completions import Choice, Reply, count_tokens
 from helpers.graph import Graph
 from helpers.llm import LLM
 from helpers.neighbours import stopwatch
@@ -106,15 +106,15 @@ def answering(questions: Sequence[Asked], llm: LLM, find: Finder, label: str) ->
     answers = []
     for choice, f in zip(llm.choose_many(prompts, ["YES", "NO"], label=label), found, strict=True):
         replies = [*f.replies, choice]
-        tokens = sum(r.prompt_tokens + r.generated_tokens for r in replies)
+        measures = {"p_yes": (math.exp(choice.logprobs["YES"]), 1.0)}
+        tokens = count_tokens(replies)
+        if tokens is not None:
+            measures["tokens"] = (float(tokens), 1.0)
         answers.append(
             Answer(
                 answer=choice.answer,
                 predicted=choice.answer,
-                measures={
-                    "p_yes": (math.exp(choice.logprobs["YES"]), 1.0),
-                    "tokens": (float(tokens), 1.0),
-                },
+                measures=measures,
                 requests=[r.key for r in replies],
             )
         )

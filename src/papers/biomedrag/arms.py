@@ -159,7 +159,9 @@ def ask(
         label=name,
     )
     return [
-        Prediction(*asking.read(r.text), r.text, r.prompt_tokens, r.status == "overflow", r.key)
+        Prediction(
+            *asking.read(r.text), r.text, r.prompt_tokens or 0, r.status == "overflow", r.key
+        )
         for r in replies
     ]
 

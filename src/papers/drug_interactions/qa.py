@@ -159,7 +159,9 @@ def answer_row(
             told = names_in_evidence(question, evidence, vocabulary) & question.answer
             more["within_reach"] = len(told) / len(question.answer)
     if reply.status != "overflow":
-        more |= {"prompt_tokens": reply.prompt_tokens, "seconds": reply.seconds}
+        more["seconds"] = reply.seconds
+        if reply.prompt_tokens is not None:
+            more["prompt_tokens"] = reply.prompt_tokens
     columns = reply.columns | {"answer": text, "requests": [*evidence.requests, reply.key]}
     return replace(row, **columns, measures={**row.measures, **_means(more)})
 

@@ -262,8 +262,9 @@ def _row(reply: Reply, shown: Sequence[Excerpt]) -> Answer:
         measures |= {
             "words": len(given.text.split()),
             "refuses": given.refused,
-            "prompt_tokens": reply.prompt_tokens,
         }
+        if reply.prompt_tokens is not None:
+            measures["prompt_tokens"] = reply.prompt_tokens
     return Answer(
         task="answers",
         predicted=NOT_TOLD if given.refused else None,

@@ -15,7 +15,7 @@ from rapidfuzz.distance import DamerauLevenshtein
 from evaluation import figures
 from evaluation.answers import Answer
 from evaluation.outcomes import Outcomes
-from helpers.completions import Choice, Reply
+from helpers.completions import Choice, Reply, count_tokens
 from helpers.llm import LLM
 from papers.side_effects.misspelling import Query, judged
 from rag.prompts import arm_of, chat_messages, each
@@ -164,11 +164,11 @@ def llm_spells(
 
 
 def _cost(reply: Reply | Choice) -> dict[str, Any]:
-    tokens = float(reply.prompt_tokens + reply.generated_tokens)
-    return {
-        "measures": {"seconds": (reply.seconds, 1.0), "tokens": (tokens, 1.0)},
-        "requests": [reply.key],
-    }
+    measures = {"seconds": (reply.seconds, 1.0)}
+    tokens = count_tokens([reply])
+    if tokens is not None:
+        measures["tokens"] = (float(tokens), 1.0)
+    return {"measures": measures, "requests": [reply.key]}
 
 
 def choosing_prompt(typed: str, candidates: Sequence[str]) -> list[dict[str, str]]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from evaluation.answers import Answer, Item, make_row
 from evaluation.metrics import set_scores
-from helpers.completions import Reply
+from helpers.completions import Reply, count_tokens
 
 TIERS: dict[str, tuple[int, float]] = {
     "rare": (5, 19),
@@ -96,9 +96,10 @@ def returned(
         "returned": len(found),
         "latency": retrieval + reading,
         "llm_seconds": reading,
-        "read_tokens": sum(reply.prompt_tokens for reply in replies),
-        "written_tokens": sum(reply.generated_tokens for reply in replies),
     }
+    if count_tokens(replies) is not None:
+        values["read_tokens"] = sum(reply.prompt_tokens or 0 for reply in replies)
+        values["written_tokens"] = sum(reply.generated_tokens or 0 for reply in replies)
 
     def window(drug: str) -> dict[str, str]:
         return {} if shown is None else {"window": "inside" if drug in shown else "beyond"}

@@ -1,0 +1,92 @@
+"""A real HTTP server on loopback that replies as a test wants it, and notes what it was asked."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Answer = Callable[["Exchange"], None]
+
+
+@dataclass
+class Exchange:
+    """One request, and the ways to reply to it."""
+
+    path: str
+    body: dict[str, Any]
+    handler: BaseHTTPRequestHandler
+
+    def send(self, content: object, status: int = 200, **headers: str) -> None:
+        """Reply with JSON, text or bytes; `_` in the name of a header stands for `-`."""
+        data = content if isinstance(content, bytes) else None
+        if data is None:
+            data = (content if isinstance(content, str) else json.dumps(content)).encode()
+        self.handler.send_response(status)
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        for name, value in ({"Content-Length": str(len(data))} | names).items():
+            self.handler.send_header(name, value)
+        self.handler.end_headers()
+        self.handler.wfile.write(data)
+
+
+@dataclass
+class LocalServer:
+    """What runs: its address, and the requests so far."""
+
+    url: str
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def local_server(answer: Answer) -> Iterator[LocalServer]:
+    """Serve until the block ends; `answer` replies to each request, in a thread of its own."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _serve(self) -> None:
+            data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            body = json.loads(data) if data else {}
+            running.requests.append(body)
+            running.paths.append(self.path)
+            try:
+                answer(Exchange(self.path, body, self))
+            except (BrokenPipeError, ConnectionResetError):
+                self.close_connection = True
+
+        do_POST = do_GET = _serve  # noqa: N815  # names of http.server
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    http.daemon_threads = True
+    running = LocalServer(f"http://127.0.0.1:{http.server_port}/v1")
+    threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield running
+    finally:
+        http.shutdown()
+        http.server_close()
+
+
+def always(content: object, status: int = 200, **headers: str) -> Answer:
+    """Reply to every request alike."""
+    return lambda exchange: exchange.send(content, status, **headers)
+
+
+def chat_completion(content: object = "YES", **changes: Any) -> dict[str, Any]:
+    """A completion as most servers give it, with `changes` of its top level."""
+    message = {"role": "assistant", "content": content}
+    completion = {
+        "model": "m",
+        "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 1},
+    }
+    return {**completion, **changes}
