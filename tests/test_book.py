@@ -274,9 +274,10 @@ def new_project(root: Path) -> Project:
     for name in ("_config.yml", "slurm.sh"):
         shutil.copy(REPOSITORY / name, root)
     contents = yaml.safe_load((root / "book" / "_toc.yml").read_text(encoding="utf-8"))
+    source = notebook(source=True)
     for page in (page for part in contents["parts"] for page in part["chapters"]):
         if page["file"].startswith("notebooks/"):
-            write(root / f"{page['file']}.ipynb", notebook(source=True))
+            write(root / f"{page['file']}.ipynb", source)
     return Project(root)
 
 
