@@ -80,7 +80,7 @@ def load(data: Data) -> Released:
             f"{files[NOTEBOOK].path} should name {PAPER_ENCODER} as the encoder of BERTScore."
         )
     asked = [question.text for question in data.test]
-    files |= datasets.at_hand(MORE.values())
+    files |= datasets.locate_available(MORE.values())
     return Released(
         ragas={
             arm: read_ragas(files[name].path, asked)
