@@ -265,8 +265,8 @@ def weights_folder(
     """Return what transformers and vLLM load a model from, and the digest of its weights.
 
     For a name of `EMBEDDED_MODELS` that is a folder, made once: the GGUF weights as safetensors.
-    Else it is the name itself: a folder, with a digest of its files' names, sizes and times; or a hub's
-    repository, without.
+    Else it is the name itself: a folder, with a digest of its files' names, sizes and times; or a
+    hub's repository, without.
     """
     weights = EMBEDDED_MODELS.get(model)
     if weights is None:
