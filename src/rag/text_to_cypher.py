@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from helpers.completions import Message, Reply
 from helpers.graph import CypherRejected, Graph
 from helpers.llm import LLM
+from helpers.thoughts import without_thought
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ _BEGIN = re.compile(r"\b(?:OPTIONAL\s+MATCH|MATCH|WITH|UNWIND|CALL|RETURN)\b", r
 
 def read_statement(reply: str) -> str:
     """The statement in a reply, within its first fence if any: from its first clause to a semicolon or empty line."""
+    reply = without_thought(reply)
     text = fenced[1] if (fenced := _FENCE.search(reply)) else reply
     begun = _BEGIN.search(text)
     return re.split(r";|\n\s*\n", text[begun.start() :])[0].strip() if begun else ""

@@ -23,6 +23,7 @@ from helpers.completions import Choice, Reply, count_tokens
 from helpers.graph import Graph
 from helpers.llm import LLM
 from helpers.neighbours import stopwatch
+from helpers.thoughts import without_thought
 from papers.across_papers.questions import Asked
 from papers.clinical_notes.retrieval import PAPER_CONFIG
 from papers.side_effects.corpus import SENTENCE_B, TextStore
@@ -212,6 +213,7 @@ class Names(NamedTuple):
 
 def parse_names(line: str) -> Names:
     """`drug, drug | effect` as names in lower case."""
+    line = without_thought(line)
     found = _LINE.search(line)
     if not found:
         return Names()

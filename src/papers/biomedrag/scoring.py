@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Sequence
 from typing import Final
 
+from helpers.thoughts import without_thought
 from papers.biomedrag.corpora import Triple
 
 PARTS: Final = ("triple", "head", "tail", "relation")
@@ -12,6 +13,7 @@ MEASURES: Final = ("precision", "recall", "f1")
 
 def parse_triples(answer: str) -> list[Triple]:
     """The distinct triples of an answer in lines `head|relation|tail`; none if a line is something else."""
+    answer = without_thought(answer)
     triples = []
     for line in filter(None, map(str.strip, answer.splitlines())):
         parts = [part.strip() for part in line.split("|")]
@@ -23,6 +25,7 @@ def parse_triples(answer: str) -> list[Triple]:
 
 def parse_label(answer: str, labels: Sequence[str]) -> str | None:
     """The label that an answer is, whatever its case; a full stop after it is passed over. None if it is no label."""
+    answer = without_thought(answer)
     known = {same_text(label): label for label in labels}
     told = same_text(answer)
     return known.get(told, known.get(same_text(told.removesuffix("."))))

@@ -18,6 +18,7 @@ from evaluation.answers import Answer, Item
 from evaluation.outcomes import Outcomes
 from helpers.completions import Reply
 from helpers.llm import LLM
+from helpers.thoughts import without_thought
 from papers.clinical_notes.chart_questions import (
     ASKED,
     NOT_FOUND,
@@ -154,6 +155,7 @@ def read_answer(
 
     The value is None if the words could not be read.
     """
+    text = without_thought(text)
     numbers = dict.fromkeys(
         int(n) for group in _CITATION.findall(text) for n in re.findall(r"\d+", group)
     )

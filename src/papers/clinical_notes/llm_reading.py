@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from helpers.completions import Choice, object_schema
 from helpers.llm import LLM
+from helpers.thoughts import without_thought
 from papers.clinical_notes.cleaning import CONTEXT_LIMIT, clean, generic_name, normal
 from papers.clinical_notes.extraction import ATTRIBUTES, Extractor, Medication, Reading
 from papers.clinical_notes.gold import CONTEXTS
@@ -45,6 +46,7 @@ def extraction_prompt(text: str) -> list[dict[str, str]]:
 
 def parse_extraction(note_id: str, answer: str) -> Reading:
     """A language model's answer as a reading; one that is no JSON of the schema counts as not parsed."""
+    answer = without_thought(answer)
     try:
         content = json.loads(answer)
         medications = tuple(

@@ -13,6 +13,7 @@ from typing import Literal
 from helpers.completions import Message, Reply
 from helpers.indexes import TextIndex
 from helpers.llm import LLM
+from helpers.thoughts import without_thought
 from helpers.vectors import Encoder
 from papers.drug_interactions.corpora import Chunk
 from papers.drug_interactions.cypher import Retrieved
@@ -183,6 +184,7 @@ def read_answer(asked: Asked, text: str, vocabulary: Vocabulary) -> Answer:
     Names count as the graph spells them, word for word. Those that the question holds do not, unless it is among them
     that is to be chosen; nor do those of a clause that denies something.
     """
+    text = without_thought(text)
     ignorant = bool(_IGNORANT.search(text))
     if asked.form.role == "yes or no":
         return _yes_or_no(text, ignorant=ignorant)

@@ -12,6 +12,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import LinearSVC
 
 from helpers.completions import object_schema
+from helpers.thoughts import without_thought
 from papers.drug_interactions.corpora import (
     ADVERSE,
     CAUSES,
@@ -244,6 +245,7 @@ def chunk_prompt(text: str) -> list[dict[str, str]]:
 
 def parse_facts(answer: str, *, cut: bool) -> frozenset[Fact] | None:
     """The facts of an answer (JSON of `SCHEMA`), those before the cut of one cut off; None if it cannot be read."""
+    answer = without_thought(answer)
     try:
         content = json.loads(answer)
         pairs = [

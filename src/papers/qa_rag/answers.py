@@ -19,6 +19,7 @@ from evaluation.record import Run
 from evaluation.similarity import bertscore_arms
 from helpers.completions import Message, Reply
 from helpers.llm import LLM
+from helpers.thoughts import without_thought
 from helpers.vectors import Encoder
 from papers.qa_rag.data import Data, Passage, Question, words
 from rag.prompts import arm_of, chat_messages
@@ -287,9 +288,10 @@ _NUMBERS = re.compile(r"\s*\[(\d+(?:\s*,\s*\d+)*)\]")
 
 def read(reply: Reply, shown: Sequence[Excerpt]) -> Given:
     """A reply as an answer: the numbers in brackets are taken out of its text, and those of no excerpt dropped."""
-    numbers = [int(n) for group in _NUMBERS.findall(reply.text) for n in re.findall(r"\d+", group)]
+    text = without_thought(reply.text)
+    numbers = [int(n) for group in _NUMBERS.findall(text) for n in re.findall(r"\d+", group)]
     cited = tuple(sorted({n for n in numbers if 1 <= n <= len(shown)}))
-    return Given(_NUMBERS.sub("", reply.text).strip(), cited, tuple(shown))
+    return Given(_NUMBERS.sub("", text).strip(), cited, tuple(shown))
 
 
 def scored(rows: Sequence[Answer], encode: Encoder) -> list[Answer]:

@@ -11,6 +11,7 @@ from tqdm import tqdm
 from evaluation.answers import Answer
 from helpers.completions import Message
 from helpers.llm import LLM
+from helpers.thoughts import without_thought
 from helpers.vectors import EncoderUnavailable
 from papers.qa_rag.data import Question
 from papers.qa_rag.retrieval import Gold, Relevance, Reranker, best_window, rerank, rows_of
@@ -100,6 +101,7 @@ def scoring_agent(
 
 def read_score(text: str) -> float:
     """The first number in an answer if it lies within 0 and 10, as in `8`, `8/10`, `Score: 7.5`; else NaN."""
+    text = without_thought(text)
     number = re.search(r"\d+(?:\.\d+)?", text)
     value = float(number[0]) if number else np.nan
     return value if 0 <= value <= 10 else np.nan

@@ -12,6 +12,7 @@ from evaluation.answers import Answer, Item, make_row
 from evaluation.trec import DOCUMENTS, OF_SOURCE, score_rankings
 from helpers.completions import Message
 from helpers.llm import LLM
+from helpers.thoughts import without_thought
 from papers.qa_rag import data
 from papers.qa_rag.data import Corpus, Data, Passage, Question
 from papers.qa_rag.search import Scores, Search, Searcher
@@ -141,6 +142,7 @@ def hyde_prompt(question: Question) -> list[dict[str, str]]:
 
 def read_queries(text: str, most: int = 3) -> list[str]:
     """The distinct questions of an answer, one a line, without numbers or bullets; at most three."""
+    text = without_thought(text)
     lines = [line.strip().lstrip("-*0123456789.) ").strip() for line in text.splitlines()]
     distinct: dict[str, str] = {}
     for line in lines:

@@ -17,6 +17,7 @@ from evaluation.audit import PLACE
 from helpers.completions import Reply, label_probability
 from helpers.graph import Graph
 from helpers.llm import LLM
+from helpers.thoughts import without_thought
 from papers.side_effects.corpus import (
     QUESTION,
     Entities,
@@ -69,6 +70,7 @@ def parse_entities(reply: str) -> Entities:
     Returns:
         The names in lower case, or empty names if the reply has another form.
     """
+    reply = without_thought(reply)
     match = ENTITIES_PATTERN.search(reply)
     if match is None:
         return Entities()
@@ -173,6 +175,7 @@ def parse_label(reply: str, pattern: re.Pattern[str] = LABEL_PATTERN) -> bool | 
     Returns:
         True for YES, False for NO, or None if the pattern does not match.
     """
+    reply = without_thought(reply)
     match = pattern.search(reply)
     if match is None:
         return None

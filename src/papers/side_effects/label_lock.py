@@ -7,6 +7,7 @@ from functools import partial
 from evaluation import figures
 from evaluation.answers import Answer
 from evaluation.outcomes import Outcomes
+from helpers.thoughts import without_thought
 from papers.side_effects.corpus import Arm, Entities, Question
 from papers.side_effects.forward import Generator, evidence_prompt, graph_evidence, parse_label
 from rag.prompts import each, user_message
@@ -85,6 +86,7 @@ LABELS = {
 
 def reading(question: Question, text: str, requests: Sequence[str] = ()) -> Answer:
     """One answer of the experiment, with measures of 1 or 0; the label of its question is what the evidence said."""
+    text = without_thought(text)
     label = parse_label(text)
     values = {
         "contradicts": contradicts(

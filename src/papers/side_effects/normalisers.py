@@ -17,6 +17,7 @@ from evaluation.answers import Answer
 from evaluation.outcomes import Outcomes
 from helpers.completions import Choice, Reply, count_tokens
 from helpers.llm import LLM
+from helpers.thoughts import without_thought
 from papers.side_effects.misspelling import Query, judged
 from rag.prompts import arm_of, chat_messages, each
 
@@ -139,6 +140,7 @@ def spelling_prompt(typed: str) -> list[dict[str, str]]:
 
 def parse_spelling(reply: str) -> str:
     """The first word of a reply, in lower case and without quotes or a final full stop."""
+    reply = without_thought(reply)
     found = re.search(r"\S+", reply)
     return found[0].strip("\"'`*.,;:").lower() if found else ""
 

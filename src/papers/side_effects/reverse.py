@@ -13,6 +13,7 @@ import numpy as np
 from evaluation.answers import Answer, Item, make_row
 from evaluation.metrics import set_scores
 from helpers.completions import Reply, count_tokens
+from helpers.thoughts import without_thought
 
 TIERS: dict[str, tuple[int, float]] = {
     "rare": (5, 19),
@@ -198,6 +199,7 @@ def parse_drugs(reply: str, with_comma: Iterable[str] = ()) -> frozenset[str]:
 
     Names `with_comma`, such as "1,25(oh)2d3", stay whole.
     """
+    reply = without_thought(reply)
     text = reply.casefold()
     found = set()
     for name in sorted(map(canonical, with_comma), key=len, reverse=True):
