@@ -269,13 +269,17 @@ def _model_cards(content: object) -> list[dict[str, Any]]:
         content = content.get("data") or content.get("models") or []
     if not isinstance(content, list):
         raise ValueError("no list")
-    cards = []
-    for item in content:
-        card = {"id": item} if isinstance(item, str) else item
-        name = card.get("id") or card.get("name") if isinstance(card, dict) else None
-        if isinstance(name, str):
-            cards.append({**card, "id": name})
-    return cards
+    cards = [_model_card(item) for item in content]
+    return [card for card in cards if card]
+
+
+def _model_card(item: object) -> dict[str, Any]:
+    """Return the description of a model with its `id`; empty where it has no name."""
+    card = {"id": item} if isinstance(item, str) else item
+    if not isinstance(card, dict):
+        return {}
+    name = card.get("id") or card.get("name")
+    return {**card, "id": name} if isinstance(name, str) else {}
 
 
 def _get(url: str, api_key: str) -> httpx.Response:

@@ -244,8 +244,8 @@ class Settings(BaseSettings):
     )
     llm_thinking: Literal["off", "on"] | None = Field(
         None,
-        description="whether models that can think before they answer do so, where their chat template has a switch; "
-        "unset: as the template has it",
+        description="whether models that can think before they answer do so, where their chat "
+        "template has a switch; unset: as the template has it",
     )
     llm_thinking_tokens: int = Field(
         0, ge=0, description="room for a thought, on top of each step's own limit on tokens"
