@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from papers.side_effects.authors import LABEL, cut
+from papers.side_effects.authors import LABEL_PATTERN, cut
 from papers.side_effects.forward import parse_label
 from resources import authors_code
 from resources.authors_code import Code, NotInCode
@@ -91,7 +91,7 @@ def test_without_the_files_there_is_a_reason_and_no_code(
     ],
 )
 def test_the_first_label_word_of_a_reply_counts(reply: str, label: bool | None) -> None:
-    assert parse_label(reply, LABEL) is label
+    assert parse_label(reply, LABEL_PATTERN) is label
 
 
 def test_a_long_prompt_is_cut_and_a_short_one_is_not() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from papers.side_effects import forward as se, label_lock
 from papers.side_effects.corpus import Question
-from papers.side_effects.label_lock import reading
+from papers.side_effects.label_lock import make_answer
 
 drugs = st.sampled_from(["metformin", "1,25(oh)2d3", "o'drug"])
 effects = st.sampled_from(["nausea", "hallucination, visual", "no adverse event"])
@@ -86,10 +86,10 @@ def test_the_label_is_held_against_the_graph_and_not_the_benchmark():
 
 def test_a_sentence_that_strays_is_counted_before_the_check_and_not_after():
     pair = Question("aspirin", "nausea", True)
-    stray = reading(pair, "YES. Nausea is not known as a side effect of aspirin.")
+    stray = make_answer(pair, "YES. Nausea is not known as a side effect of aspirin.")
     assert (stray.measures["label_contradicts"], stray.measures["contradicts"]) == ((0, 1), (1, 1))
     mended, replaced = label_lock.lock("aspirin", "nausea", listed=True, wording=stray.answer or "")
-    assert (reading(pair, mended).measures["contradicts"], replaced) == ((0, 1), True)
+    assert (make_answer(pair, mended).measures["contradicts"], replaced) == ((0, 1), True)
 
 
 def test_a_leading_question_suggests_the_opposite_of_the_evidence():

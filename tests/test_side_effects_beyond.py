@@ -213,7 +213,7 @@ def test_the_graph_extends_if_every_query_is_exact(run, facts, last, verdict):
 
 
 def locked(*texts: tuple[corpus.Question, str], arm: str = "label") -> list[Answer]:
-    return [make_row(label_lock.reading(q, text), q, arm=arm) for q, text in texts]
+    return [make_row(label_lock.make_answer(q, text), q, arm=arm) for q, text in texts]
 
 
 def test_a_model_that_always_says_no_is_told_apart_by_evidence():

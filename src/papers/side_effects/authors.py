@@ -1,26 +1,30 @@
-"""The authors' own prompts as arms of notebook 01: read from their released code, see `resources.authors_code`.
+"""The authors' own prompts as arms of notebook 01, read from their released code.
 
-The code of September 2025, behind the released answers, lacks its client; the client is that of November. Unlike the
-paper's text, Format A has no filter, ten units are retrieved for both formats, and the true names stand in for
-recognised ones. As in the client, a prompt is cut to 2,000 characters.
+The code of September 2025, behind the released answers, lacks its client; the client is that of
+November. Unlike the paper's text, Format A has no filter, ten units are retrieved for both
+formats, and the true names stand in for recognised ones. As in the client, a prompt is cut to
+2,000 characters. `resources.authors_code` reads the files.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from evaluation.answers import Answer
 from helpers.completions import label_probability
 from helpers.graph import Graph
 from papers.side_effects.corpus import Arm, Entities, Question, TextStore, yes_no_answer
 from papers.side_effects.forward import MAX_PROMPT_CHARACTERS, Generator, edge_exists, parse_label
-from rag.prompts import arm_of
+from rag.prompts import Message
 from resources.authors_code import Code
 
-FILES = tuple(
-    f"side_effects/code/{name}.py"
-    for name in ("vllm_model", "rag_format_a", "rag_format_b", "graphrag")
-)
+MODULES = ("vllm_model", "rag_format_a", "rag_format_b", "graphrag")
+FILES = tuple(f"side_effects/code/{name}.py" for name in MODULES)
+"""The released files, by their names in the registry of data."""
 LABELS = {
     "authors_query": "Closed book, authors' prompt for one question",
     "authors_batch": "Closed book, authors' prompt for a batch",
@@ -28,12 +32,148 @@ LABELS = {
     "authors_format_b": "RAG, Format B, authors' prompt",
     "authors_graphrag": "GraphRAG, authors' prompt",
 }
-K = 10  # units that the code retrieves for both formats; the paper says 5 for Format A
-CLOSED_BOOK_TEMPERATURE = 0.3  # of the client where nothing is retrieved; the paper says 0.1
-Evidence = Callable[[Sequence[Question]], Iterable[str]]
-"""What stands in the prompt beside each question."""
-LABEL = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
-"""The first YES or NO of a reply, as a word: one of these prompts lets the model repeat the request before it."""
+K = 10
+"""Units that the code retrieves for both formats; the paper says 5 for Format A."""
+CLOSED_BOOK_TEMPERATURE = 0.3
+"""Temperature of the client where nothing is retrieved; the paper says 0.1."""
+LABEL_PATTERN = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
+"""The first YES or NO of a reply, as a word: one prompt lets the model repeat the request first."""
+
+
+class EvidenceSource(Protocol):
+    """Writes what stands in the prompt beside each question."""
+
+    def evidence(self, questions: Sequence[Question]) -> list[str]:
+        """Return one text per question."""
+        ...
+
+
+@dataclass(frozen=True)
+class NoEvidence:
+    """Nothing beside the question."""
+
+    def evidence(self, questions: Sequence[Question]) -> list[str]:
+        """Return an empty text per question."""
+        return [""] * len(questions)
+
+
+@dataclass(frozen=True)
+class Lists:
+    """The documents of Format A, without a filter.
+
+    Attributes:
+        store: The indexed documents.
+        document: Template of one document in the prompt.
+    """
+
+    store: TextStore
+    document: str
+
+    def evidence(self, questions: Sequence[Question]) -> list[str]:
+        """Write the ``K`` nearest documents of each question."""
+        return [self._documents(numbers) for numbers in self.store.search(questions, K)]
+
+    def _documents(self, numbers: NDArray[np.int64]) -> str:
+        documents = []
+        for number in numbers:
+            drug, _ = self.store.pairs[number]
+            text = self.store.texts[number]
+            documents.append(self.document.format(drug_name=drug, drug_text=text))
+        return "\n\n".join(documents)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The sentences of Format B, filtered by the drug alone.
+
+    Attributes:
+        store: The indexed sentences.
+        pair: Template of one pair in the prompt.
+        nothing: Template of the text where no pair is left.
+    """
+
+    store: TextStore
+    pair: str
+    nothing: str
+
+    def evidence(self, questions: Sequence[Question]) -> list[str]:
+        """Write those of the ``K`` nearest pairs whose drug contains the asked one."""
+        nearest = self.store.search(questions, K)
+        return [
+            self._pairs(question, numbers)
+            for question, numbers in zip(questions, nearest, strict=True)
+        ]
+
+    def _pairs(self, question: Question, numbers: NDArray[np.int64]) -> str:
+        lines = []
+        for number in numbers:
+            drug, (side_effect,) = self.store.pairs[number]
+            if question.drug.lower() in drug.lower():
+                lines.append(self.pair.format(pair_drug=drug, pair_effect=side_effect))
+        return "\n".join(lines) or _fill(self.nothing, question)
+
+
+@dataclass(frozen=True)
+class Edges:
+    """The graph's answer as a sentence.
+
+    Attributes:
+        graph: The graph of drugs and side effects.
+        yes: Template for an edge that is there.
+        no: Template for an edge that is not.
+    """
+
+    graph: Graph
+    yes: str
+    no: str
+
+    def evidence(self, questions: Sequence[Question]) -> list[str]:
+        """Write whether the graph has the edge of each question."""
+        return [self._sentence(question) for question in questions]
+
+    def _sentence(self, question: Question) -> str:
+        entities = Entities(question.drug, question.side_effect)
+        template = self.yes if edge_exists(self.graph, entities) else self.no
+        return _fill(template, question)
+
+
+@dataclass(frozen=True)
+class AuthorsArm:
+    """One of the authors' prompts.
+
+    Attributes:
+        generator: The LLM that answers.
+        system: The system message.
+        template: The user message, with fields for the names and the evidence.
+        source: What writes the evidence.
+        label: Name of the arm in progress bars and in the record of the run.
+    """
+
+    generator: Generator
+    system: str
+    template: str
+    source: EvidenceSource
+    label: str
+
+    def __call__(self, questions: Sequence[Question]) -> list[Answer]:
+        """Answer each question."""
+        prompts = [
+            self._prompt(question, evidence)
+            for question, evidence in zip(questions, self.source.evidence(questions), strict=True)
+        ]
+        replies = self.generator.generate(prompts, self.label)
+        return [
+            yes_no_answer(
+                parse_label(reply.text, LABEL_PATTERN),
+                p_yes=label_probability(reply.first_token),
+                reply=reply,
+            )
+            for reply in replies
+        ]
+
+    def _prompt(self, question: Question, evidence: str) -> list[Message]:
+        content = cut(_fill(self.template, question, evidence))
+        return [{"role": "system", "content": self.system}, {"role": "user", "content": content}]
 
 
 def arms(
@@ -43,7 +183,21 @@ def arms(
     format_b: TextStore,
     graph: Graph,
 ) -> dict[str, Arm]:
-    """The five arms, from `FILES` by name; none if the code is not there, `NotInCode` if a file lacks a prompt."""
+    """Make the five arms from the authors' code.
+
+    Args:
+        generator: The LLM that answers.
+        codes: The files of ``FILES``, by name; empty where they could not be fetched.
+        format_a: The documents of Format A.
+        format_b: The sentences of Format B.
+        graph: The graph of drugs and side effects.
+
+    Returns:
+        The arms by name; none without the code.
+
+    Raises:
+        NotInCode: A file lacks a prompt.
+    """
     if not codes:
         return {}
     client, code_a, code_b, code_graph = (codes[name] for name in FILES)
@@ -52,73 +206,39 @@ def arms(
     pair = code_b.with_fields("query_batch", "pair_drug", "pair_effect")
     (nothing,) = code_b.assigned("context", "query_batch")
     yes, no = code_graph.assigned("graph_result", "query_batch")
+    closed_book = replace(generator, temperature=CLOSED_BOOK_TEMPERATURE)
 
-    def lists(questions: Sequence[Question]) -> Iterable[str]:
-        for numbers in format_a.search(questions, K):
-            units = [(format_a.pairs[i][0], format_a.texts[i]) for i in numbers]
-            yield "\n\n".join(
-                document.format(drug_name=name, drug_text=text) for name, text in units
-            )
+    def arm(
+        name: str, code: Code, function: str, source: EvidenceSource, answerer: Generator
+    ) -> AuthorsArm:
+        template = code.assigned("prompt", function)[0]
+        return AuthorsArm(answerer, system.format(), template, source, LABELS[name])
 
-    def pairs(questions: Sequence[Question]) -> Iterable[str]:
-        for question, numbers in zip(questions, format_b.search(questions, K), strict=True):
-            kept = [
-                pair.format(pair_drug=name, pair_effect=effect)
-                for name, (effect,) in (format_b.pairs[i] for i in numbers)
-                if question.drug.lower() in name.lower()
-            ]
-            yield "\n".join(kept) or _filled(nothing, question)
-
-    def edges(questions: Sequence[Question]) -> Iterable[str]:
-        for question in questions:
-            yield _filled(
-                yes if edge_exists(graph, Entities(question.drug, question.side_effect)) else no,
-                question,
-            )
-
-    def none(questions: Sequence[Question]) -> Iterable[str]:
-        return [""] * len(questions)
-
-    bare = replace(generator, temperature=CLOSED_BOOK_TEMPERATURE)
-    made: dict[str, tuple[Generator, str, Evidence]] = {
-        "authors_query": (bare, client.assigned("prompt", "query")[0], none),
-        "authors_batch": (bare, client.assigned("prompt", "query_batch")[0], none),
-        "authors_format_a": (generator, code_a.assigned("prompt", "query_batch")[0], lists),
-        "authors_format_b": (generator, code_b.assigned("prompt", "query_batch")[0], pairs),
-        "authors_graphrag": (generator, code_graph.assigned("prompt", "query_batch")[0], edges),
-    }
+    batch = "query_batch"
+    lists = Lists(format_a, document)
+    pairs = Pairs(format_b, pair, nothing)
+    edges = Edges(graph, yes, no)
+    nothing_retrieved = NoEvidence()
     return {
-        name: _arm(by, system.format(), text, evidence, name)
-        for name, (by, text, evidence) in made.items()
+        "authors_query": arm("authors_query", client, "query", nothing_retrieved, closed_book),
+        "authors_batch": arm("authors_batch", client, batch, nothing_retrieved, closed_book),
+        "authors_format_a": arm("authors_format_a", code_a, batch, lists, generator),
+        "authors_format_b": arm("authors_format_b", code_b, batch, pairs, generator),
+        "authors_graphrag": arm("authors_graphrag", code_graph, batch, edges, generator),
     }
 
 
-def _filled(template: str, question: Question, evidence: str = "") -> str:
-    names = {"drug": question.drug, "side_effect": question.side_effect}
-    return template.format(**names, context=evidence, graph_result=evidence)
-
-
-@arm_of
-def _arm(
-    questions: Sequence[Question],
-    generator: Generator,
-    system: str,
-    template: str,
-    evidence: Evidence,
-    name: str,
-) -> list[Answer]:
-    texts = [_filled(template, q, e) for q, e in zip(questions, evidence(questions), strict=True)]
-    prompts = [
-        [{"role": "system", "content": system}, {"role": "user", "content": cut(text)}]
-        for text in texts
-    ]
-    replies = generator.generate(prompts, LABELS[name])
-    return [
-        yes_no_answer(parse_label(r.text, LABEL), p_yes=label_probability(r.first_token), reply=r)
-        for r in replies
-    ]
+def _fill(template: str, question: Question, evidence: str = "") -> str:
+    return template.format(
+        drug=question.drug,
+        side_effect=question.side_effect,
+        context=evidence,
+        graph_result=evidence,
+    )
 
 
 def cut(prompt: str) -> str:
-    """A prompt as the client sends it (`_safe_generate_response`)."""
-    return prompt[:MAX_PROMPT_CHARACTERS] + "..." if len(prompt) > MAX_PROMPT_CHARACTERS else prompt
+    """Cut a prompt as the client does (`_safe_generate_response`)."""
+    if len(prompt) <= MAX_PROMPT_CHARACTERS:
+        return prompt
+    return prompt[:MAX_PROMPT_CHARACTERS] + "..."

@@ -1,6 +1,7 @@
-"""Writes the closed book of 01 as a task of lm-evaluation-harness: python -m papers.side_effects.harness.
+"""Write the closed book of 01 as a task of lm-evaluation-harness.
 
-It asks the same questions in the same words and reads replies alike; the data keep their licence, in `_build/lm-eval`.
+It asks the same questions in the same words and reads replies alike. The data keep their licence,
+in `_build/lm-eval`.
 """
 
 import json
@@ -21,58 +22,77 @@ TASK: Final = "side_effects_forward_closed_book"
 
 
 def task(data: Path, values: dict[str, Any]) -> dict[str, Any]:
-    """The task's description, of questions as JSON lines, with the notebook's parameters."""
-    # an answer that cannot be read counts as NO
-    first = {
+    """Describe the task.
+
+    Args:
+        data: The questions as JSON lines.
+        values: The notebook's parameters.
+    """
+    read_label = {
         "function": "regex",
         "regex_pattern": f"(?i){forward.LABEL_PATTERN.pattern}",
-        "fallback": "NO",
+        "fallback": "NO",  # an answer that cannot be read counts as NO
     }
-    asked = {"until": list(values["answer_stop"]), "max_gen_toks": values["answer_tokens"]}
-    sampled = {"do_sample": values["temperature"] > 0} | {
-        name: values[name] for name in ("temperature", "top_p")
+    steps = [read_label, {"function": "uppercase"}, {"function": "take_first"}]
+    generation = {
+        "until": list(values["answer_stop"]),
+        "max_gen_toks": values["answer_tokens"],
+        "do_sample": values["temperature"] > 0,
+        "temperature": values["temperature"],
+        "top_p": values["top_p"],
     }
-    return yaml.safe_load(FIXED.read_text(encoding="utf-8")) | {
+    description: dict[str, Any] = yaml.safe_load(FIXED.read_text(encoding="utf-8"))
+    return description | {
         "task": TASK,
         "dataset_kwargs": {"data_files": {"test": str(data)}},
-        "generation_kwargs": asked | sampled,
-        "filter_list": [
-            {
-                "name": "label",
-                "filter": [first, {"function": "uppercase"}, {"function": "take_first"}],
-            }
-        ],
+        "generation_kwargs": generation,
+        "filter_list": [{"name": "label", "filter": steps}],
     }
 
 
 def write(folder: Path, questions: list[corpus.Question], values: dict[str, Any]) -> Path:
-    """Write questions and task; returns the task's file."""
+    """Write questions and task.
+
+    Args:
+        folder: Where the files go; it is made if need be.
+        questions: The questions of the task.
+        values: The notebook's parameters.
+
+    Returns:
+        The task's file.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / f"{TASK}.jsonl"
-    with data.open("w", encoding="utf-8") as file:
-        for q in questions:
-            prompt = forward.closed_book_prompt(q)[0]["content"]
-            file.write(
-                f"{json.dumps({'unit': q.unit, 'prompt': prompt, 'gold': q.gold, 'cluster': q.cluster})}\n"
-            )
+    data.write_text("".join(map(_json_line, questions)), encoding="utf-8")
     path = folder / f"{TASK}.yaml"
-    path.write_text(
-        yaml.safe_dump(task(data, values), sort_keys=False, allow_unicode=True), encoding="utf-8"
-    )
+    text = yaml.safe_dump(task(data, values), sort_keys=False, allow_unicode=True)
+    path.write_text(text, encoding="utf-8")
     return path
 
 
+def _json_line(question: corpus.Question) -> str:
+    row = {
+        "unit": question.unit,
+        "prompt": forward.closed_book_prompt(question)[0]["content"],
+        "gold": question.gold,
+        "cluster": question.cluster,
+    }
+    return json.dumps(row) + "\n"
+
+
 def main() -> int:
-    """The command line."""
-    values = declared(NOTEBOOKS / f"{NOTEBOOK}.ipynb") | parameters(NOTEBOOK, settings().profile)
-    benchmark = corpus.read_questions(
-        datasets.locate("side_effects/evaluation_dataset.csv", values["data"]).path
-    )
-    questions = corpus.stratified(benchmark, min(values["pairs"], len(benchmark)), values["seed"])
+    """Write the task for the profile of the settings and say how to run it."""
+    defaults = declared(NOTEBOOKS / f"{NOTEBOOK}.ipynb")
+    values = defaults | parameters(NOTEBOOK, settings().profile)
+    file = datasets.locate("side_effects/evaluation_dataset.csv", values["data"])
+    benchmark = corpus.read_questions(file.path)
+    n_pairs = min(values["pairs"], len(benchmark))
+    questions = corpus.stratified(benchmark, n_pairs, values["seed"])
     path = write(BUILD / "lm-eval", questions, values)
     sys.stdout.write(
-        f"{len(questions)} questions: {path}\nRun them: lm_eval --include_path {path.parent} --tasks {TASK} "
-        "--apply_chat_template --model ...\n"
+        f"{len(questions)} questions: {path}\n"
+        f"Run them: lm_eval --include_path {path.parent} --tasks {TASK} --apply_chat_template "
+        "--model ...\n"
     )
     return 0
 

@@ -2,19 +2,20 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 
 from evaluation import figures
 from evaluation.answers import Answer
 from evaluation.outcomes import Outcomes
 from helpers.thoughts import without_thought
-from papers.side_effects.corpus import Arm, Entities, Question
+from papers.side_effects.corpus import LABEL_WORDS, Entities, Question
 from papers.side_effects.forward import Generator, evidence_prompt, graph_evidence, parse_label
-from rag.prompts import each, user_message
+from rag.prompts import Message, user_message
 
 LOCK = (
-    "The answer is already decided by a database and must not be changed. Write one plain sentence for a patient that "
-    "states exactly this fact, without YES or NO, advice or further claims:\n\n"
+    "The answer is already decided by a database and must not be changed. Write one plain "
+    "sentence for a patient that states exactly this fact, without YES or NO, advice or further "
+    "claims:\n\n"
 )
 _DENIES = re.compile(
     r"\b(?:not|never|no|isn't|aren't|doesn't|don't|cannot|neither|nor|without)\b[^.;]*?"
@@ -28,51 +29,72 @@ _LABEL = re.compile(r"^\W*(?:yes|no)\b\W*", re.IGNORECASE)
 
 
 def fact(drug: str, effect: str, *, listed: bool) -> str:
-    """What the graph says, as a sentence of the project's own: the wording of last resort."""
-    return f"{effect.capitalize()} is {'' if listed else 'not '}listed as a side effect of {drug}."
+    """Write what the graph says as a sentence of our own: the wording of last resort."""
+    negation = "" if listed else "not "
+    return f"{effect.capitalize()} is {negation}listed as a side effect of {drug}."
 
 
 def states(text: str, names: Iterable[str] = ()) -> bool | None:
-    """Whether the words of an answer, its YES or NO left aside, say that the effect is listed; None if unclear.
+    """Read whether an answer's words, its YES or NO left aside, say that the effect is listed.
 
-    A sentence that mentions an association denies it if a negation stands before the mention; a text that both affirms
-    and denies is unclear. What the pharmacist said, the question asked, or stands within `names` does not count.
+    A sentence that mentions an association denies it if a negation stands before the mention.
+    What the pharmacist said or the question asked does not count.
+
+    Args:
+        text: The answer.
+        names: Drug and effect; words within them do not count.
+
+    Returns:
+        True if it is listed, False if not, None if the text says neither or both.
     """
     text = text.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
     for name in names:
         text = re.sub(re.escape(name), "it", text, flags=re.IGNORECASE)
-    said = set()
-    for whole in re.split(r"(?<=[.!?;])\s+|\n+", _LABEL.sub("", text.strip())):
-        if "pharmacist" in whole.lower():
+    without_label = _LABEL.sub("", text.strip())
+    statements = set()
+    for sentence in re.split(r"(?<=[.!?;])\s+|\n+", without_label):
+        if "pharmacist" in sentence.lower():
             continue
-        sentence = re.split(r"\bquestion\b", whole, flags=re.IGNORECASE)[0]
-        if _DENIES.search(sentence):
-            said.add(False)
-        elif _AFFIRMS.search(sentence):
-            said.add(True)
-    return said.pop() if len(said) == 1 else None
+        statement = re.split(r"\bquestion\b", sentence, flags=re.IGNORECASE)[0]
+        if _DENIES.search(statement):
+            statements.add(False)
+        elif _AFFIRMS.search(statement):
+            statements.add(True)
+    return statements.pop() if len(statements) == 1 else None
 
 
 def contradicts(text: str, drug: str, effect: str, *, listed: bool) -> bool:
-    """Whether an answer says another thing than the evidence: by its YES or NO, or by its words."""
-    return parse_label(text) is (not listed) or states(text, (drug, effect)) is (not listed)
+    """Whether an answer says another thing than the evidence: by its YES or NO, or its words."""
+    opposite = not listed
+    return parse_label(text) is opposite or states(text, (drug, effect)) is opposite
 
 
 def lock(drug: str, effect: str, *, listed: bool, wording: str) -> tuple[str, bool]:
-    """An answer whose label is the graph's, and whether the model's wording was replaced by `fact`.
+    """Make an answer whose label is the graph's.
 
-    It is where it does not clearly say what the graph says, or does not name both; an empty wording always is.
+    The model's wording is replaced by ``fact`` where it does not clearly say what the graph says
+    or does not name both; an empty wording always is.
+
+    Args:
+        drug: Name of the drug.
+        effect: Name of the side effect.
+        listed: Whether the graph has the edge.
+        wording: The model's sentence.
+
+    Returns:
+        The answer, and whether the wording was replaced.
     """
     text = " ".join(_LABEL.sub("", wording.strip()).split())
-    named = drug.lower() in text.lower() and effect.lower() in text.lower()
-    replaced = not named or states(text, (drug, effect)) is not listed
+    names_both = drug.lower() in text.lower() and effect.lower() in text.lower()
+    replaced = not names_both or states(text, (drug, effect)) is not listed
     if replaced:
         text = fact(drug, effect, listed=listed)
-    return f"{'YES' if listed else 'NO'}. {text[:1].upper()}{text[1:]}", replaced
+    label = "YES" if listed else "NO"
+    return f"{label}. {text[:1].upper()}{text[1:]}", replaced
 
 
-def locked_prompt(drug: str, effect: str, *, listed: bool) -> list[dict[str, str]]:
-    """What asks the model for the wording alone."""
+def locked_prompt(drug: str, effect: str, *, listed: bool) -> list[Message]:
+    """Build the prompt that asks the model for the wording alone."""
     return user_message(LOCK + fact(drug, effect, listed=listed))
 
 
@@ -84,33 +106,45 @@ LABELS = {
 """The ways to get an answer from evidence."""
 
 
-def reading(question: Question, text: str, requests: Sequence[str] = ()) -> Answer:
-    """One answer of the experiment, with measures of 1 or 0; the label of its question is what the evidence said."""
+def make_answer(question: Question, text: str, requests: Sequence[str] = ()) -> Answer:
+    """Make one answer of the experiment, with measures of 1 or 0.
+
+    Args:
+        question: The question; its label is what the evidence said.
+        text: The answer.
+        requests: Keys of the requests behind it.
+    """
     text = without_thought(text)
     label = parse_label(text)
+    names = (question.drug, question.side_effect)
     values = {
-        "contradicts": contradicts(
-            text, question.drug, question.side_effect, listed=question.label
-        ),
+        "contradicts": contradicts(text, *names, listed=question.label),
         "label_contradicts": label is (not question.label),
         "says_no": label is False,
-        "unclear": states(text, (question.drug, question.side_effect)) is None,
+        "unclear": states(text, names) is None,
     }
+    evidence = "effects that are listed" if question.label else "effects that are not"
     return Answer(
         answer=text,
-        predicted={True: "YES", False: "NO", None: None}[label],
+        predicted=None if label is None else LABEL_WORDS[label],
         parsed=label is not None,
-        strata={
-            "evidence": "effects that are listed" if question.label else "effects that are not"
-        },
+        strata={"evidence": evidence},
         measures={name: (float(value), 1.0) for name, value in values.items()},
         requests=requests,
     )
 
 
 def supported(effects: Mapping[str, frozenset[str]], pairs: Sequence[Question]) -> list[Question]:
-    """The pairs with the label that the graph, with these effects of each drug, gives them, not the benchmark's."""
-    return [Question(q.drug, q.side_effect, q.side_effect in effects[q.drug]) for q in pairs]
+    """Give each pair the label that the graph gives it, in place of the benchmark's.
+
+    Args:
+        effects: The side effects of each drug in the graph.
+        pairs: Pairs of the benchmark.
+    """
+    return [
+        Question(pair.drug, pair.side_effect, pair.side_effect in effects[pair.drug])
+        for pair in pairs
+    ]
 
 
 LEADING = {
@@ -120,53 +154,87 @@ LEADING = {
 """What is added to a question to lead the model away from its evidence, by what the evidence says."""
 
 
-def leading_prompt(question: Question, *, leading: bool) -> list[dict[str, str]]:
-    """The GraphRAG arm's prompt with true names; with `leading`, the question suggests the opposite of the evidence."""
-    evidence = graph_evidence(Entities(question.drug, question.side_effect), found=question.label)
-    prompt = evidence_prompt(question, evidence)
+def leading_prompt(question: Question, *, leading: bool) -> list[Message]:
+    """Build the GraphRAG arm's prompt with true names.
+
+    Args:
+        question: The question; its label is what the evidence says.
+        leading: Whether the question suggests the opposite of the evidence.
+    """
+    entities = Entities(question.drug, question.side_effect)
+    prompt = evidence_prompt(question, graph_evidence(entities, found=question.label))
     if not leading:
         return prompt
-    content = prompt[0]["content"].replace(question.text, question.text + LEADING[question.label])
-    return user_message(content)
+    suggestion = question.text + LEADING[question.label]
+    return user_message(prompt[0]["content"].replace(question.text, suggestion))
 
 
-def unlocked(generator: Generator, *, leading: bool = False) -> Arm:
-    """Free answers of the GraphRAG arm: the evidence stands in the prompt, the model gives label and reason."""
-    label = "unlocked, leading" if leading else "unlocked"
-    return each(
-        partial(generator.generate, label=label),
-        partial(leading_prompt, leading=leading),
-        lambda q, r: reading(q, r.text, [r.key]),
-    )
+@dataclass(frozen=True)
+class Unlocked:
+    """Free answers of the GraphRAG arm: the model gives label and reason from the evidence.
+
+    Attributes:
+        generator: The LLM that answers.
+        leading: Whether the question suggests the opposite of the evidence.
+    """
+
+    generator: Generator
+    leading: bool = False
+
+    def __call__(self, questions: Sequence[Question]) -> list[Answer]:
+        """Answer each question."""
+        prompts = [leading_prompt(question, leading=self.leading) for question in questions]
+        label = "unlocked, leading" if self.leading else "unlocked"
+        replies = self.generator.generate(prompts, label=label)
+        return [
+            make_answer(question, reply.text, [reply.key])
+            for question, reply in zip(questions, replies, strict=True)
+        ]
 
 
-def label_locked(generator: Generator) -> Arm:
+@dataclass(frozen=True)
+class LabelLocked:
     """Answers whose label is the graph's, with the model's sentence as it wrote it."""
-    return each(
-        partial(generator.generate, label="label locked"),
-        lambda q: locked_prompt(q.drug, q.side_effect, listed=q.label),
-        lambda q, r: reading(q, f"{q.gold}. {_LABEL.sub('', r.text.strip())}", [r.key]),
-    )
+
+    generator: Generator
+
+    def __call__(self, questions: Sequence[Question]) -> list[Answer]:
+        """Answer each question."""
+        prompts = [
+            locked_prompt(question.drug, question.side_effect, listed=question.label)
+            for question in questions
+        ]
+        replies = self.generator.generate(prompts, label="label locked")
+        answers = []
+        for question, reply in zip(questions, replies, strict=True):
+            sentence = _LABEL.sub("", reply.text.strip())
+            answers.append(make_answer(question, f"{question.gold}. {sentence}", [reply.key]))
+        return answers
 
 
-def answer(asked: Outcomes, locks: Outcomes, model: str) -> str:
-    """The chapter's answer, from the rows of the questions and of the label lock."""
-    exact = {
-        arm: figures.score_text(asked.score("exact", arm))
-        for arm in ("written", "chosen", "generated")
-    }
-    listed, absent = (
-        locks.where(evidence=f"effects that are {what}") for what in ("listed", "not")
-    )
-    strays = {
-        arm: figures.score_text(listed.score("contradicts", arm))
-        for arm in ("unlocked", "leading", "label")
-    }
+def answer(outcomes: Outcomes, locks: Outcomes, model: str) -> str:
+    """Write the chapter's answer.
+
+    Args:
+        outcomes: Answers to the questions in words.
+        locks: Answers of the label lock.
+        model: Name of the model.
+    """
+
+    def exact(arm: str) -> str:
+        return figures.score_text(outcomes.score("exact", arm))
+
+    def contradicting(rows: Outcomes, arm: str) -> str:
+        return figures.score_text(rows.score("contradicts", arm))
+
+    listed = locks.where(evidence="effects that are listed")
+    absent = locks.where(evidence="effects that are not")
     return (
-        f"One query for each form of question returns the right set for {exact['written']} of the questions. {model} "
-        f"reaches {exact['chosen']} if it picks the query and {exact['generated']} if it writes it. "
-        f"About listed effects, {strays['unlocked']} of its answers contradict the evidence, but {strays['leading']} "
-        f"do if the question suggests the opposite (about unlisted effects, "
-        f"{figures.score_text(absent.score('contradicts', 'leading'))}); with a locked label, {strays['label']} of "
-        "its sentences contradict it."
+        f"One query for each form of question returns the right set for {exact('written')} of the "
+        f"questions. {model} reaches {exact('chosen')} if it picks the query and "
+        f"{exact('generated')} if it writes it. About listed effects, "
+        f"{contradicting(listed, 'unlocked')} of its answers contradict the evidence, but "
+        f"{contradicting(listed, 'leading')} do if the question suggests the opposite (about "
+        f"unlisted effects, {contradicting(absent, 'leading')}); with a locked label, "
+        f"{contradicting(listed, 'label')} of its sentences contradict it."
     )

@@ -1,4 +1,4 @@
-"""Your own table of drugs and side effects: what the four arms of the first chapter need, from one CSV."""
+"""Your own table of drugs and side effects: what the arms of notebook 01 need, from one CSV."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -18,49 +18,69 @@ class TableError(PublicError, ValueError):
 
 
 def read(path: str | Path) -> dict[str, tuple[str, ...]]:
-    """The side effects of each drug, in small letters, from a CSV with the columns drug and side_effect, a pair a row.
+    """Read the side effects of each drug, in lower case, from a CSV with a pair in each row.
 
-    `TableError` if there is no such CSV, a column is missing, a name is empty, or there is no row.
+    Args:
+        path: File with the columns drug and side_effect.
+
+    Returns:
+        The side effects of each drug, in the order of the file, without repetition.
+
+    Raises:
+        TableError: There is no such CSV, a column is missing, a name is empty or there is no row.
     """
     try:
         table = texts.read_csv(Path(path), COLUMNS)
     except texts.TextError as error:
         raise TableError(f"{path}: {error}") from error
     pairs = table[list(COLUMNS)].apply(lambda column: column.str.strip().str.lower())
-    if (empty := pairs.eq("").any(axis=1)).any():
-        where = f"line {int(empty.to_numpy().argmax()) + 2} lacks a name"
-        raise TableError(f"{path}: {where}. Each row needs a drug and a side effect.")
-    return {
-        str(drug): tuple(dict.fromkeys(of_drug))
-        for drug, of_drug in pairs.groupby("drug", sort=False)["side_effect"]
-    }
+    lacks_name = pairs.eq("").any(axis=1)
+    if lacks_name.any():
+        header_and_first = 2
+        line = int(lacks_name.to_numpy().argmax()) + header_and_first
+        raise TableError(
+            f"{path}: line {line} lacks a name. Each row needs a drug and a side effect."
+        )
+    knowledge = {}
+    for drug, side_effects in pairs.groupby("drug", sort=False)["side_effect"]:
+        knowledge[str(drug)] = tuple(dict.fromkeys(side_effects))
+    return knowledge
 
 
-def questions(knowledge: Mapping[str, Sequence[str]], each: int, seed: int) -> list[Question]:
-    """A balanced benchmark: of each drug up to `each` effects that it has, and as many that only others have.
+def questions(knowledge: Mapping[str, Sequence[str]], per_drug: int, seed: int) -> list[Question]:
+    """Draw a balanced benchmark.
 
-    `TableError` if no drug has an effect and lacks one.
+    Args:
+        knowledge: The side effects of each drug.
+        per_drug: Number of effects drawn for each drug that it has, and as many that only others
+            have; fewer where there are fewer.
+        seed: Seed of the draw.
+
+    Returns:
+        The questions, by drug.
+
+    Raises:
+        TableError: No drug has an effect and lacks one.
     """
     rng = np.random.default_rng(seed)
-    every = sorted({effect for effects in knowledge.values() for effect in effects})
+    all_effects = sorted({effect for effects in knowledge.values() for effect in effects})
     drawn: list[Question] = []
     for drug in sorted(knowledge):
         known = sorted(knowledge[drug])
-        unknown = [effect for effect in every if effect not in knowledge[drug]]
-        count = min(each, len(known), len(unknown))
+        unknown = [effect for effect in all_effects if effect not in knowledge[drug]]
+        count = min(per_drug, len(known), len(unknown))
         for label, pool in ((True, known), (False, unknown)):
-            drawn += [
-                Question(drug, pool[i], label)
-                for i in sorted(rng.choice(len(pool), count, replace=False))
-            ]
+            positions = sorted(rng.choice(len(pool), count, replace=False))
+            drawn += [Question(drug, pool[position], label) for position in positions]
     if not drawn:
         raise TableError(
-            "Every drug of the table has every side effect of it, so that no question has the answer NO."
+            "Every drug of the table has every side effect of it, so that no question has the "
+            "answer NO."
         )
     return drawn
 
 
 def digest(knowledge: Mapping[str, Sequence[str]]) -> str:
-    """SHA-256 of the knowledge, by which a graph that is loaded already is known."""
+    """Return the SHA-256 of the knowledge, by which a graph that is loaded already is known."""
     lines = sorted(f"{drug}\t{effect}" for drug, effects in knowledge.items() for effect in effects)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
