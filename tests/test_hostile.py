@@ -55,7 +55,7 @@ from helpers.llm import Usage
 from helpers.requests import Store
 from papers.across_papers.questions import Asked
 from papers.qa_rag import ask as ask_documents, judge
-from papers.qa_rag.answers import Excerpt, Given
+from papers.qa_rag.answers import CitedAnswer, Excerpt
 from papers.qa_rag.data import Passage
 from papers.side_effects import ask as ask_graph
 from publish import book, chapters, methods, pages, pieces, run_pages, scoreboard, viewer
@@ -169,8 +169,8 @@ def prompt_box(text: str) -> str:
 
 
 def from_documents(text: str) -> str:
-    given = Given(text, (1,), (Excerpt(Passage(text, text, text), text),))
-    return ask_documents.Answered(text, text, given, (text,))._repr_html_()
+    given = CitedAnswer(text, (1,), (Excerpt(Passage(text, text, text), text),))
+    return ask_documents.OwnAnswer(text, text, given, (text,))._repr_html_()
 
 
 def from_graph(text: str) -> str:

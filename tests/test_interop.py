@@ -100,12 +100,12 @@ def test_trec_files_of_passages_and_their_documents_give_the_books_scores(tmp_pa
         {q: of for q, (_, _, of) in zip(questions, cases, strict=True) if of},
         {},
     )
-    found = retrieval.rows_of({q: c[0] for q, c in zip(questions, cases, strict=True)}, gold)
+    found = retrieval.make_rows({q: c[0] for q, c in zip(questions, cases, strict=True)}, gold)
     rows = frame(
         [make_row(row, unit) for row, unit in zip(found, questions.values(), strict=True)], "arm"
     )
     # an arm that ranks all, so that there is a ranking in any case
-    every = retrieval.rows_of(dict.fromkeys(questions, passages[:6]), gold)
+    every = retrieval.make_rows(dict.fromkeys(questions, passages[:6]), gold)
     rows = pd.concat(
         [
             rows,

@@ -18,17 +18,17 @@ from helpers.completions import Reply
 from papers.qa_rag import answers, ask, data, retrieval
 from papers.qa_rag.answers import (
     ARMS,
-    NOT_TOLD,
     PAPER_ENCODER,
+    REFUSAL,
     WINDOW,
+    CitedAnswer,
     Excerpt,
-    Given,
-    excerpts,
+    make_excerpts,
     prompt,
     read,
-    windows,
+    split_windows,
 )
-from papers.qa_rag.data import Passage, held
+from papers.qa_rag.data import Passage, share_held
 from papers.qa_rag.search import Searcher
 from rag.ask import box
 from resources.parameters import declared, parameters
@@ -55,7 +55,7 @@ def sample() -> data.Data:
 
 @given(TEXT, st.integers(1, 400))
 def test_windows_keep_every_character_but_space_and_are_short(text: str, size: int) -> None:
-    parts = windows(text, size)
+    parts = [part for _, part in split_windows(text, size)]
     assert "".join("".join(parts).split()) == "".join(text.split())
     assert all(0 < len(part) <= size for part in parts)
 
@@ -66,7 +66,7 @@ def test_windows_keep_every_character_but_space_and_are_short(text: str, size: i
 )
 def test_a_cut_stays_within_its_size_and_invents_nothing(texts: list[str], characters: int) -> None:
     passages = [Passage(f"p{i}", f"D{i}", text) for i, text in enumerate(texts)]
-    shown = excerpts("ab cd", passages, characters)
+    shown = make_excerpts("ab cd", passages, characters)
     # dots and spaces that join windows of one passage come on top
     assert sum(len(e.text.replace(" ... ", "")) for e in shown) <= characters + sum(
         e.text.count(" ") for e in shown
@@ -78,28 +78,28 @@ def test_a_cut_stays_within_its_size_and_invents_nothing(texts: list[str], chara
 
 
 def test_windows_find_the_answer_behind_the_beginning() -> None:
-    shown = excerpts(QUESTION, [LONG, OTHER], 3 * WINDOW)
-    assert held(ANSWER, [e.text for e in shown]) == 1
-    assert held(ANSWER, [LONG.text[: 3 * WINDOW]]) == 0
+    shown = make_excerpts(QUESTION, [LONG, OTHER], 3 * WINDOW)
+    assert share_held(ANSWER, [e.text for e in shown]) == 1
+    assert share_held(ANSWER, [LONG.text[: 3 * WINDOW]]) == 0
 
 
 def test_no_passages_and_no_common_word_are_no_error() -> None:
-    assert excerpts(QUESTION, [], 100) == ()
-    assert excerpts("zzz", [OTHER], 400)
-    assert excerpts("", [OTHER], 400)
+    assert make_excerpts(QUESTION, [], 100) == ()
+    assert make_excerpts("zzz", [OTHER], 400)
+    assert make_excerpts("", [OTHER], 400)
 
 
 def test_what_is_held_an_answer_is_a_share_of_its_word_sequences() -> None:
-    assert held(ANSWER, [ANSWER.upper()]) == 1
-    assert held(ANSWER, []) == held("", [ANSWER]) == 0
-    half = held(
+    assert share_held(ANSWER, [ANSWER.upper()]) == 1
+    assert share_held(ANSWER, []) == share_held("", [ANSWER]) == 0
+    half = share_held(
         f"{ANSWER} {'other words that stand nowhere else in any passage shown here at all today'}",
         [ANSWER],
     )
     assert 0 < half < 1
     # words of two passages do not join to a quotation
     assert (
-        held(
+        share_held(
             "one two three four five six seven eight",
             ["one two three four", "five six seven eight"],
         )
@@ -183,14 +183,14 @@ def test_citations_are_read_and_those_of_nothing_dropped() -> None:
 
 
 def test_a_refusal_is_read() -> None:
-    assert read(reply(f'"{NOT_TOLD}"'), [Excerpt(LONG, NOT_TOLD)]).refused
+    assert read(reply(f'"{REFUSAL}"'), [Excerpt(LONG, REFUSAL)]).refused
 
 
 @given(st.text(max_size=80))
 def test_any_reply_is_read(text: str) -> None:
     found = read(reply(text), [Excerpt(LONG, ANSWER)])
     assert set(found.cited) <= {1}
-    assert isinstance(found, Given)
+    assert isinstance(found, CitedAnswer)
 
 
 def test_every_arm_names_a_ranking_that_is_released(sample: data.Data) -> None:
@@ -223,14 +223,14 @@ def test_a_folder_is_asked_and_the_answer_names_its_source(tmp_path: Path) -> No
         "Samples.txt",
     ]
     model = Scripted()
-    found = ask.answer(QUESTION, ask.library(tmp_path), model, characters=900)  # type: ignore[arg-type]
+    found = ask.answer(QUESTION, ask.library(tmp_path), model, max_characters=900)  # type: ignore[arg-type]
     assert len(model.prompts) == 2
     assert found.hypothetical == "It is kept for a year."
-    assert found.given.cited == (1,)
-    holding = [excerpt for excerpt in found.given.shown if ANSWER in excerpt.text]
+    assert found.answer.cited == (1,)
+    holding = [excerpt for excerpt in found.answer.excerpts if ANSWER in excerpt.text]
     assert [excerpt.passage.document for excerpt in holding] == ["Samples.txt"]
     assert found.quoted == 1
-    assert all(found.by)
+    assert all(found.found_by)
     html = found._repr_html_()
     assert ANSWER in html
     assert "Samples.txt" in html
@@ -286,7 +286,14 @@ def test_each_arm_gets_its_own_prompts_and_what_does_not_fit_is_counted(sample: 
         name: ARMS[name] for name in ("closed_book", "qa_rag", "zero_shot")
     } | answers.WHOLE_ARMS
     said = {
-        name: answers.answering(Echo(), arm, sample, pairs, characters=400, max_tokens=8)(questions)  # type: ignore[arg-type]
+        name: answers.AnswerFromPassages(
+            Echo(),  # type: ignore[arg-type]
+            arm,
+            sample,
+            pairs,
+            max_characters=400,
+            max_tokens=8,
+        )(questions)
         for name, arm in arms.items()
     }
     assert [str(row.answer).split()[0] for row in said["qa_rag"]] == [
@@ -303,7 +310,7 @@ def test_each_arm_gets_its_own_prompts_and_what_does_not_fit_is_counted(sample: 
         for arm, of in said.items()
         for row, q in zip(of, questions, strict=True)
     ]
-    found = answers.scored(rows, vectors.encoder())
+    found = answers.score_answers(rows, vectors.encoder())
     assert {row.overflow for row in found} == {True, False}
     for measure in (*answers.MEASURES, "prompt_tokens"):
         assert all((measure in row.measures) != row.overflow for row in found)
@@ -318,7 +325,9 @@ def test_a_score_belongs_to_its_own_answer() -> None:
         for arm, told in {"same": golds, "turned": golds[::-1]}.items()
         for i, (gold, answer) in enumerate(zip(golds, told, strict=True))
     ] + [Row(arm="one", unit="q1", gold=golds[1], answer=golds[1], task="answers")]
-    scores = {(row.arm, row.unit): row.measures["f1"][0] for row in answers.scored(rows, encode)}
+    scores = {
+        (row.arm, row.unit): row.measures["f1"][0] for row in answers.score_answers(rows, encode)
+    }
     for arm, unit in (("same", "q0"), ("same", "q1"), ("one", "q1")):
         assert scores[arm, unit] == pytest.approx(1)
     assert max(scores["turned", "q0"], scores["turned", "q1"]) < 0.99
@@ -410,19 +419,18 @@ def test_an_arm_answers_from_the_passages_that_a_search_kept(sample: data.Data) 
     queries = retrieval.plain_queries(questions) | {
         "hyde": {q.id: retrieval.Query((q.answer,)) for q in questions}
     }
-    six = retrieval.kept_ids(
-        index, retrieval.ARMS["hyde"], queries, questions, retrieval.best_window(index)
-    )
+    hyde = retrieval.Retrieval(index, retrieval.ARMS["hyde"], queries, retrieval.BestWindow(index))
+    six = hyde.select_ids(questions)
 
     class Echo:
         def chat_many(self, prompts: list[list[dict[str, str]]], **_: object) -> list[Reply]:
             return [reply(p[-1]["content"]) for p in prompts]
 
-    ask = answers.answering(
+    ask = answers.AnswerFromPassages(
         Echo(),  # type: ignore[arg-type]
         answers.SEARCHED["hyde"],
         sample,
-        characters=9000,
+        max_characters=9000,
         max_tokens=8,
         contexts=six,
     )
@@ -430,4 +438,4 @@ def test_an_arm_answers_from_the_passages_that_a_search_kept(sample: data.Data) 
         shown = [item.id for item in row.items]
         assert shown
         assert shown == [id for id in six[question.id] if id in shown]
-        assert all(sample.corpus.of_id[id].document in str(row.answer) for id in shown)
+        assert all(sample.corpus.by_id[id].document in str(row.answer) for id in shown)

@@ -136,4 +136,4 @@ def test_an_answer_is_found_word_by_word_and_a_short_one_is_not_looked_for() -> 
 
 @given(st.text(max_size=200))
 def test_an_answer_holds_itself(text: str) -> None:
-    assert data.held(text, [f"before {text} after"]) == (1.0 if data.words(text) else 0.0)
+    assert data.share_held(text, [f"before {text} after"]) == (1.0 if data.words(text) else 0.0)

@@ -18,7 +18,7 @@ from evaluation.outcomes import Outcomes
 from evaluation.published import published
 from papers.qa_rag import data, finetune as tuning, openings
 from papers.qa_rag.answers import PAPER_ENCODER
-from papers.qa_rag.search import encoder_of
+from papers.qa_rag.search import load_encoder
 from resources import services, settings
 from resources.engines import Adapter
 from resources.lora import Loss, TrainingLog
@@ -242,7 +242,7 @@ def test_without_an_adapter_nothing_is_run() -> None:
 
 
 def test_an_encoder_that_cannot_be_had_is_replaced_by_name() -> None:
-    encode, why = encoder_of("nobody/no-such-encoder")
+    encode, why = load_encoder("nobody/no-such-encoder")
     assert encode.name == "all-MiniLM-L6-v2"
     assert "stands in for nobody/no-such-encoder" in why
-    assert encoder_of("all-MiniLM-L6-v2") == (encode, "")
+    assert load_encoder("all-MiniLM-L6-v2") == (encode, "")

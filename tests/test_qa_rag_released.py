@@ -116,7 +116,7 @@ def test_what_the_contexts_hold_is_counted_without_a_judge(
     found = {(row.arm, row.unit): row.strata for row in released.contexts(sample, made)}
     assert {strata["holds"] for strata in found.values()} >= {"the whole answer", "nothing"}
     for question in sample.test:
-        there = set(data.answer_passages(question, sample.corpus, released.WHOLE))
+        there = set(data.answer_passages(question, sample.corpus, released.MIN_SHARE_OF_ALL))
         whole = bool(there & set(sample.released["qa_rag"][question.id]))
         assert (found["qa_rag", question.id]["holds"] == "the whole answer") == whole
 
@@ -133,7 +133,7 @@ def test_an_own_document_is_recognised_by_its_title_as_in_the_authors_code(
 
 def test_the_methods_are_told_with_what_they_kept_of_the_own_document(sample: data.Data) -> None:
     """Without the rule for any query: the best three of Table 3; with it for each query: the last two."""
-    table = released.own_kept(sample, published("qa_rag"))
+    table = released.own_document_table(sample, published("qa_rag"))
     of = dict(zip(table["method"], table["own document removed"], strict=True))
     assert list(table["printed precision"]) == sorted(table["printed precision"], reverse=True)
     three = [arm for arm in of if not arm.endswith(", 12")]
@@ -148,18 +148,18 @@ def test_only_questions_whose_own_document_is_recognised_can_have_kept_it(
     sample: data.Data,
 ) -> None:
     first, second, *_ = sample.test
-    (title, *_), six = sample.corpus.documents, list(sample.corpus.of_id)
+    (title, *_), six = sample.corpus.documents, list(sample.corpus.by_id)
     known = [
         replace(question, source=f"{title.replace('-', ' ')} JUNE 2021")
         for question in (first, second)
     ]
-    with_it = [id for id in six if sample.corpus.of_id[id].document == title]
-    without = [id for id in six if sample.corpus.of_id[id].document != title]
+    with_it = [id for id in six if sample.corpus.by_id[id].document == title]
+    without = [id for id in six if sample.corpus.by_id[id].document != title]
     rankings = {first.id: tuple(with_it[:6]), second.id: tuple(without[:6])}
     of = replace(
         sample, test=(*known, *sample.test[2:]), released={**sample.released, "qa_rag": rankings}
     )
-    table = released.own_kept(of, published("qa_rag"))
+    table = released.own_document_table(of, published("qa_rag"))
     assert (
         dict(zip(table["method"], table["found among the six"], strict=True))["QA-RAG"] == "1 of 2"
     )

@@ -77,7 +77,7 @@ def test_what_lies_behind_the_encoders_end_is_found_by_its_window_and_its_words_
         tuple(Passage(f"p{i}", f"d{i}", text) for i, text in enumerate([*others, hidden]))
     )
     search = Searcher(corpus, vectors.encoder())
-    assert search.cut == 7
+    assert search.n_cut == 7
     assert search.search([asked], 1, "windows") == [[6]]
     assert search.search([asked], 1, "words") == [[6]]
     assert search.search([asked], 3, "start")[0].count(6) == 0
@@ -111,12 +111,12 @@ def test_an_arm_that_lacks_a_text_finds_with_its_other_track_and_counts_as_unrea
         questions[0].id: Query((questions[0].answer,), "key"),
         questions[1].id: Query(()),
     }
-    found = qr.candidates(searcher, qr.ARMS["qa_rag"], queries, questions)
+    found = qr.find_candidates(searcher, qr.ARMS["qa_rag"], queries, questions)
     assert 12 <= len(found[questions[0].id]) == len(set(found[questions[0].id])) <= 24
     assert len(found[questions[1].id]) == min(12, len(sample.corpus))
-    gold = qr.gold_of(questions, sample.corpus)
+    gold = qr.find_gold(questions, sample.corpus)
     both, alone = (
-        qr.finding(searcher, qr.ARMS[arm], queries, gold, qr.best_window(searcher))(questions)
+        qr.Retrieval(searcher, qr.ARMS[arm], queries, qr.BestWindow(searcher), gold)(questions)
         for arm in ("qa_rag", "hypothetical")
     )
     assert [(a.parsed, a.requests) for a in both] == [(True, ["key"]), (False, [])]
@@ -132,8 +132,8 @@ def test_the_exclusion_rule_hides_an_own_document_from_the_question_and_not_from
     asked = replace(sample.test[0], source=title)
     queries = qr.plain_queries([asked]) | {"tuned": {asked.id: Query((asked.answer,), "key")}}
 
-    def found(arm: qr.Arm) -> set[str]:
-        rows = qr.candidates(
+    def found(arm: qr.ArmConfig) -> set[str]:
+        rows = qr.find_candidates(
             searcher,
             replace(arm, tracks=tuple((k, len(sample.corpus)) for k, _ in arm.tracks)),
             queries,
@@ -148,13 +148,13 @@ def test_the_exclusion_rule_hides_an_own_document_from_the_question_and_not_from
 def test_the_answer_as_a_query_finds_the_passage_that_holds_it(
     sample: data.Data, searcher: Searcher
 ) -> None:
-    gold = qr.gold_of(sample.test, sample.corpus)
-    arm = qr.finding(
+    gold = qr.find_gold(sample.test, sample.corpus)
+    arm = qr.Retrieval(
         searcher,
         qr.ARMS["reference"],
         qr.plain_queries(sample.test),
+        qr.BestWindow(searcher),
         gold,
-        qr.best_window(searcher),
     )
     rows = [a for a in arm(sample.test) if "answer_found" in a.measures]
     assert rows
@@ -169,7 +169,7 @@ def test_a_reranker_orders_and_what_it_could_not_read_comes_last() -> None:
     ranked, told = qr.rerank({"q": [4, 5, 6, 7]}, lambda *_: [said], {"q": "?"})
     assert ranked == {"q": [6, 4, 7, 5]}
     gold = qr.Gold({}, {}, {})
-    (row,) = qr.rows_of({"q": [Passage("p", "d", "t")]}, gold, told=told)
+    (row,) = qr.make_rows({"q": [Passage("p", "d", "t")]}, gold, relevance=told)
     assert not row.parsed
     assert list(row.requests) == ["a", "b"]
 
@@ -212,7 +212,7 @@ def test_three_questions_are_read_off_a_list() -> None:
 @given(st.text(min_size=1, max_size=300))
 def test_statements_come_from_the_answer(answer: str) -> None:
     found = judge.statements(answer)
-    assert 1 <= len(found) <= judge.STATEMENTS
+    assert 1 <= len(found) <= judge.MAX_STATEMENTS
     assert all(statement in answer for statement in found)
 
 
@@ -238,7 +238,9 @@ def test_documents_count_where_their_first_passage_is() -> None:
         {"q": frozenset({"d3"}), "r": frozenset({"d0"})},
         {"q": frozenset({"d0"})},
     )
-    found = qr.measured({"q": [*passages[:3], *passages[6:]], "r": [], "s": passages[:1]}, gold)
+    found = qr.measure_rankings(
+        {"q": [*passages[:3], *passages[6:]], "r": [], "s": passages[:1]}, gold
+    )
     assert found["q"]["mrr"] == pytest.approx(1 / 3)  # documents d0, d1, d3
     assert found["q"]["answer_found"] == found["q"]["guideline_found"] == 1
     assert found["q"]["precision_without_judge"] == pytest.approx(1 / 5)
@@ -248,9 +250,9 @@ def test_documents_count_where_their_first_passage_is() -> None:
 
 def test_only_the_six_passages_that_are_kept_count() -> None:
     ranking = [
-        Passage(f"p{i}", "first" if i < qr.KEPT else "second", f"text {i}") for i in range(9)
+        Passage(f"p{i}", "first" if i < qr.N_SELECTED else "second", f"text {i}") for i in range(9)
     ]
-    found = qr.measured({"q": ranking}, qr.Gold({}, {"q": frozenset({"second"})}, {}))
+    found = qr.measure_rankings({"q": ranking}, qr.Gold({}, {"q": frozenset({"second"})}, {}))
     assert set(found["q"].values()) == {0.0}  # though it is the second of two documents
 
 
@@ -303,7 +305,7 @@ def test_a_stand_in_never_decides_the_claim_on_the_papers_reranker() -> None:
 
 
 def test_without_an_adapter_the_arms_that_need_one_are_missing_and_their_claim_is_not_run() -> None:
-    arms = qr.answerable({"question": {}, "bare": {}, "reference": {}})
+    arms = qr.arms_with_queries({"question": {}, "bare": {}, "reference": {}})
     plain = {"question", "bare", "bm25", "bm25_bare", "reference", "question_12"}
     assert set(arms) == plain
     assert (
@@ -401,7 +403,7 @@ def test_the_paper_profile_judges_every_arm_of_the_tables() -> None:
 def test_a_judge_reads_the_six_that_the_scoring_agent_selects_and_finds_nothing_in_none(
     sample: data.Data, searcher: Searcher
 ) -> None:
-    gold = qr.gold_of(sample.test, sample.corpus)
+    gold = qr.find_gold(sample.test, sample.corpus)
     questions = [q for q in sample.test if q.id in gold.passages][:2]
     holding = {q.id: gold.passages[q.id] for q in questions}
 
@@ -428,13 +430,15 @@ def test_a_judge_reads_the_six_that_the_scoring_agent_selects_and_finds_nothing_
             return [Choice("", says[i == 0], 1, 0, 0.1) for i in range(len(prompts))]
 
     model = Scripted()
-    agent = rerankers.scoring_agent(searcher, model)  # type: ignore[arg-type]
-    six = qr.kept_ids(searcher, qr.ARMS["question"], qr.plain_queries(questions), questions, agent)
+    agent = rerankers.ScoringAgent(searcher, model)  # type: ignore[arg-type]
+    queries = qr.plain_queries(questions)
+    six = qr.Retrieval(searcher, qr.ARMS["question"], queries, agent).select_ids(questions)
     assert all(
-        len(ids) == qr.KEPT and ids[0] in frozenset().union(*holding.values())
+        len(ids) == qr.N_SELECTED and ids[0] in frozenset().union(*holding.values())
         for ids in six.values()
     )
-    judged = judge.Judge(searcher, model).contexts(six | {questions[1].id: []})(questions)  # type: ignore[arg-type]
+    reader = judge.Judge(searcher, model)  # type: ignore[arg-type]
+    judged = judge.JudgedContexts(reader, six | {questions[1].id: []})(questions)
     assert judged[0].measures["precision"][0] == pytest.approx(
         qr.context_precision([False, *[True] * 5])
     )
@@ -445,17 +449,17 @@ def test_a_judge_reads_the_six_that_the_scoring_agent_selects_and_finds_nothing_
 def test_known_passages_hold_the_answer_or_none_of_it(
     sample: data.Data, searcher: Searcher
 ) -> None:
-    ranked = qr.candidates(
+    ranked = qr.find_candidates(
         searcher, qr.ARMS["question"], qr.plain_queries(sample.test), sample.test
     )
     pairs = judge.known(sample.test, searcher, ranked)
     assert pairs
     for pair in pairs:
-        share = data.held(pair.question.answer, [sample.corpus.passages[pair.row].text])
-        assert share >= data.HOLDS if pair.gold == "YES" else share == 0
+        share = data.share_held(pair.question.answer, [sample.corpus.passages[pair.row].text])
+        assert share >= data.MIN_SHARE_HELD if pair.gold == "YES" else share == 0
 
 
 def test_a_reranker_that_cannot_be_had_is_named(searcher: Searcher) -> None:
-    (arm, _), missing = rerankers.chosen("nobody/no-such-model", searcher)
+    (arm, _), missing = rerankers.choose_reranker("nobody/no-such-model", searcher)
     assert arm == "best_window"
     assert "hub" in missing["nobody/no-such-model"]

@@ -66,6 +66,13 @@ class Document:
     text: str
     places: tuple[Place, ...] = ()
 
+    def places_within(self, start: int, end: int) -> tuple[Place, ...]:
+        """The places of a part of the text, counted from the beginning of the part."""
+        before = [place for place in self.places if place.start <= start]
+        within = [place for place in self.places if start < place.start < end]
+        first = [Place(0, before[-1].name)] if before else []
+        return (*first, *(Place(place.start - start, place.name) for place in within))
+
 
 @dataclass(frozen=True)
 class Folder:

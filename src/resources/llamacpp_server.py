@@ -1,7 +1,4 @@
-"""Serve a GGUF file by llama.cpp's HTTP server.
-
-The interpreter of llama.cpp's environment runs this script; nothing imports it.
-"""
+"""Serve a GGUF file by llama.cpp's HTTP server. Run by the llama.cpp environment's own interpreter, never imported."""
 
 import argparse
 import os
@@ -16,8 +13,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True, help="path of the GGUF file")
     parser.add_argument("--name", required=True, help="the model's name in the API")
-    # context: tokens of a prompt and its answer
-    for number in ("port", "context", "parallel", "threads"):
+    for number in (
+        "port",
+        "context",
+        "parallel",
+        "threads",
+    ):  # context: tokens of a prompt and its answer
         parser.add_argument(f"--{number}", type=int, required=True)
     options = parser.parse_args()
 

@@ -53,7 +53,7 @@ POLL = 0.2
 HEALTH_EVERY = 5.0
 """Seconds between two health checks of a server that is ready."""
 UNHEALTHY_AFTER = 12
-"""Failed health checks in a row, one minute, after which a server that runs counts as dead."""
+"""Failed health checks in a row (one minute) after which a server that still runs counts as dead."""
 END_TIMEOUT = 30.0
 """Seconds that a supervisor may take to end its server."""
 

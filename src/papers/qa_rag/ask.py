@@ -1,4 +1,4 @@
-"""Ask a folder of guidance documents in words: the passages of both tracks, the answer, and the sources it names.
+"""Ask a folder of guidance documents in words: passages of both tracks, answer, and sources.
 
 The steps are the paper's (QA-RAG, Figure 1).
 """
@@ -7,7 +7,6 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 
 import pandas as pd
@@ -15,46 +14,63 @@ import pandas as pd
 from evaluation import figures
 from helpers import documents, vectors
 from helpers.llm import LLM
-from papers.qa_rag.answers import Given, excerpts, prompt, read
-from papers.qa_rag.data import Corpus, Passage, held
-from papers.qa_rag.retrieval import KEPT, best_window, rerank
+from papers.qa_rag.answers import CitedAnswer, make_excerpts, prompt, read
+from papers.qa_rag.data import Corpus, Passage, share_held
+from papers.qa_rag.retrieval import N_SELECTED, BestWindow, rerank
 from papers.qa_rag.search import Searcher
 from rag.retrieval import chunk_spans, reciprocal_rank_fusion
 
 log = logging.getLogger(__name__)
 
-CHARACTERS = 4800  # of passages in the prompt: about 1,200 tokens
-CANDIDATES = 12  # passages of each track (section 3.3)
-CHUNK, OVERLAP = 10_000, 2_000
-"""Characters of a chunk and of what two share (section 2.2)."""
+MAX_CHARACTERS = 4800
+"""Characters of passages in the prompt: about 1,200 tokens."""
+
+N_CANDIDATES = 12
+"""Passages of each track (section 3.3)."""
+
+CHUNK = 10_000
+"""Characters of a chunk (section 2.2)."""
+
+OVERLAP = 2_000
+"""Characters that two chunks share (section 2.2)."""
+
+MAX_FILE_NAME_BYTES = 200
+"""File systems take 255 bytes, those of the ending and a number included."""
 
 
 @dataclass(frozen=True)
-class Answered:
-    """What became of a question: the answer from own knowledge that was searched with, and that from the excerpts.
+class OwnAnswer:
+    """What became of a question.
 
-    `by` says what found each excerpt: question, hypothetical answer, or both.
+    Attributes:
+        question: The question.
+        hypothetical: The answer from own knowledge that was searched with.
+        answer: The answer from the excerpts.
+        found_by: What found each excerpt: question, hypothetical answer, or both.
     """
 
     question: str
     hypothetical: str
-    given: Given
-    by: tuple[str, ...]
+    answer: CitedAnswer
+    found_by: tuple[str, ...]
 
     @property
     def quoted(self) -> float:
         """Share of the answer's sequences of eight words that its sources hold word by word."""
-        return held(self.given.text, [excerpt.text for excerpt in self.given.shown])
+        return share_held(self.answer.text, [excerpt.text for excerpt in self.answer.excerpts])
+
+    def citation(self, number: int) -> str:
+        """The file of an excerpt, and its pages or sections, such as ``guide.pdf, page 3``."""
+        excerpt = self.answer.excerpts[number - 1]
+        return ", ".join([excerpt.passage.document, *excerpt.places])
 
     def _repr_html_(self) -> str:
         return show(self).html
 
     def __str__(self) -> str:
         """The answer, and the documents that it names."""
-        cited = "; ".join(
-            f"[{n}] {self.given.shown[n - 1].passage.document}" for n in self.given.cited
-        )
-        return f"{self.given.text}\n{cited or 'It names no source.'}"
+        cited = [f"[{number}] {self.citation(number)}" for number in self.answer.cited]
+        return f"{self.answer.text}\n{'; '.join(cited) or 'It names no source.'}"
 
 
 def read_folder(folder: Path) -> tuple[Corpus, Mapping[str, str]]:
@@ -66,19 +82,32 @@ def read_folder(folder: Path) -> tuple[Corpus, Mapping[str, str]]:
     Raises:
         FolderError: There is no such folder, or no file in it holds text that can be read.
     """
-    read = documents.read_folder(folder)
+    found = documents.read_folder(folder)
     passages = []
-    for document in read.documents:
-        for start, end in chunk_spans(document.text, CHUNK, OVERLAP):
-            text = document.text[start:end].strip()
-            passages.append(Passage(f"{document.name}:{start}", document.name, text))
-    return Corpus(tuple(passages)), read.left_out
+    for document in found.documents:
+        passages += chunk(document)
+    return Corpus(tuple(passages)), found.left_out
+
+
+def chunk(document: documents.Document) -> list[Passage]:
+    """Cut a document into chunks that know their pages or sections."""
+    passages = []
+    for start, end in chunk_spans(document.text, CHUNK, OVERLAP):
+        text = document.text[start:end]
+        first = start + len(text) - len(text.lstrip())
+        places = document.places_within(first, end)
+        passage = Passage(f"{document.name}:{start}", document.name, text.strip(), places)
+        passages.append(passage)
+    return passages
 
 
 def library(folder: Path, encoder: str = vectors.DEFAULT_ENCODER) -> Searcher:
-    """A folder of guidance documents, ready to be asked; a logged warning says what is left out.
+    """Make a folder of guidance documents ready to be asked.
 
-    Raises FolderError: there is no such folder, or nothing in it can be read.
+    A logged warning says what is left out.
+
+    Raises:
+        FolderError: There is no such folder, or nothing in it can be read.
     """
     corpus, left_out = read_folder(folder)
     for line in documents.describe(left_out):
@@ -87,26 +116,35 @@ def library(folder: Path, encoder: str = vectors.DEFAULT_ENCODER) -> Searcher:
 
 
 def write_folder(passages: Iterable[Passage], folder: Path) -> Path:
-    """Write passages as a folder of text files, one a document, named by its title, and numbered where two share it."""
+    """Write passages as a folder of text files, one a document.
+
+    A file is named by the title of its document, and numbered where two share a name.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     texts_by_title: dict[str, list[str]] = {}
     for passage in passages:
         texts_by_title.setdefault(passage.document, []).append(passage.text)
-    named: set[str] = set()
-    for title, parts in texts_by_title.items():
-        # file systems take 255 bytes, and some take capitals for small letters
-        short = (
-            re.sub(r"[^\w()-]+", " ", title).strip().encode()[:200].decode(errors="ignore")
-            or "untitled"
-        )
-        name = next(
-            n
-            for i in count(1)
-            if (n := short if i == 1 else f"{short} ({i})").casefold() not in named
-        )
-        named.add(name.casefold())
-        (folder / f"{name}.txt").write_text("\n\n".join(parts), encoding="utf-8")
+    used_names: set[str] = set()
+    for title, texts in texts_by_title.items():
+        name = _unused_name(_file_name(title), used_names)
+        used_names.add(name.casefold())
+        (folder / f"{name}.txt").write_text("\n\n".join(texts), encoding="utf-8")
     return folder
+
+
+def _file_name(title: str) -> str:
+    plain = re.sub(r"[^\w()-]+", " ", title).strip()
+    return plain.encode()[:MAX_FILE_NAME_BYTES].decode(errors="ignore") or "untitled"
+
+
+def _unused_name(name: str, used_names: set[str]) -> str:
+    """The name, numbered if it is used; some file systems take capitals for small letters."""
+    unused = name
+    number = 2
+    while unused.casefold() in used_names:
+        unused = f"{name} ({number})"
+        number += 1
+    return unused
 
 
 def answer(
@@ -114,66 +152,89 @@ def answer(
     searcher: Searcher,
     llm: LLM,
     *,
-    characters: int = CHARACTERS,
+    max_characters: int = MAX_CHARACTERS,
     max_tokens: int = 160,
-) -> Answered:
-    """Answer a question from the documents of a `library`, by the passages that it and a hypothetical answer find.
+) -> OwnAnswer:
+    """Answer a question from a `library`, by passages that it and a hypothetical answer find.
 
-    Of more than `characters` of passages the parts nearest to the question are shown.
+    Args:
+        question: The question.
+        searcher: The library.
+        llm: The model that answers.
+        max_characters: Of more characters of passages the parts nearest to the question are shown.
+        max_tokens: Longest answer, in tokens.
 
-    Raises ValueError: there is no question; ContextOverflowError: the prompt does not fit; ask for fewer characters.
+    Raises:
+        ValueError: There is no question.
+        ContextOverflowError: The prompt does not fit; ask for fewer characters.
     """
     if not question.strip():
         raise ValueError(
             "There is no question. Write one, such as: How long should reference samples be kept?"
         )
-    guess = llm.chat_many([prompt(question, ())], max_tokens=96, label="hypothetical answer")[
-        0
-    ].text.strip()
+    hypothetical = _hypothetical_answer(question, llm)
+    passages, found_by = _find_passages(question, hypothetical, searcher)
+    excerpts = make_excerpts(question, passages, max_characters)
+    (reply,) = llm.chat_many([prompt(question, excerpts)], max_tokens=max_tokens, label="answer")
+    return OwnAnswer(
+        question,
+        hypothetical,
+        read(reply, excerpts),
+        tuple(found_by[excerpt.passage.id] for excerpt in excerpts),
+    )
+
+
+def _hypothetical_answer(question: str, llm: LLM) -> str:
+    prompts = [prompt(question, ())]
+    (reply,) = llm.chat_many(prompts, max_tokens=96, label="hypothetical answer")
+    return reply.text.strip()
+
+
+def _find_passages(
+    question: str, hypothetical: str, searcher: Searcher
+) -> tuple[list[Passage], dict[str, str]]:
+    """The passages of both tracks, best first, and what found each, by its id."""
     # an empty hypothetical answer finds nothing
-    tracks = {"question": question, "hypothetical answer": guess or question}
-    found = dict(
-        zip(tracks, searcher.search(list(tracks.values()), CANDIDATES, by="windows"), strict=True)
-    )
-    ranked = rerank(
-        {"": reciprocal_rank_fusion(found.values())}, best_window(searcher), {"": question}
-    )[0][""][:KEPT]
-    best = [searcher.corpus.passages[row] for row in ranked]
-    by = {
-        passage.id: " and ".join(track for track, rows in found.items() if row in rows)
-        for row, passage in zip(ranked, best, strict=True)
-    }
-    shown = excerpts(question, best, characters)
-    reply = llm.chat_many([prompt(question, shown)], max_tokens=max_tokens, label="answer")[0]
-    return Answered(
-        question, guess, read(reply, shown), tuple(by[excerpt.passage.id] for excerpt in shown)
-    )
+    tracks = {"question": question, "hypothetical answer": hypothetical or question}
+    results = searcher.search(list(tracks.values()), N_CANDIDATES, by="windows")
+    rows_by_track = dict(zip(tracks, results, strict=True))
+    fused = {"": reciprocal_rank_fusion(results)}
+    ranked, _ = rerank(fused, BestWindow(searcher), {"": question})
+    passages = []
+    found_by = {}
+    for row in ranked[""][:N_SELECTED]:
+        passage = searcher.corpus.passages[row]
+        passages.append(passage)
+        finders = [track for track, rows in rows_by_track.items() if row in rows]
+        found_by[passage.id] = " and ".join(finders)
+    return passages, found_by
 
 
-def show(answered: Answered, *, sample: bool = False) -> figures.Html:
-    """An answer with its sources as a table: those that it names first."""
-    given = answered.given
-    rows = [
-        {
-            "": f"[{n}]",
-            "document": excerpt.passage.document,
-            "passage": excerpt.text,
-            "found by": by,
+def show(own: OwnAnswer, *, sample: bool = False) -> figures.Html:
+    """Show an answer with its sources as a table: those that it names first."""
+    cited = own.answer.cited
+    numbers = range(1, len(own.answer.excerpts) + 1)
+    rows = []
+    for number in sorted(numbers, key=lambda number: number not in cited):
+        row = {
+            "": f"[{number}]",
+            "document": own.citation(number),
+            "passage": own.answer.excerpts[number - 1].text,
+            "found by": own.found_by[number - 1],
         }
-        for n, (excerpt, by) in enumerate(zip(given.shown, answered.by, strict=True), start=1)
-    ]
-    rows.sort(key=lambda row: int(row[""][1:-1]) not in given.cited)
-    named = ", ".join(f"[{n}]" for n in given.cited)
+        rows.append(row)
+    named = ", ".join(f"[{number}]" for number in cited)
+    names = f"It names {named}."
+    if not named:
+        names = "It names no source: check it before you rely on it."
     text = (
-        f"{f'It names {named}.' if named else 'It names no source: check it before you rely on it.'} "
-        f"{figures.number(answered.quoted, digits=0)} of its word sequences are in the passages word by word. "
-        f"Without sources the model said: {answered.hypothetical}"
+        f"{names} {figures.number(own.quoted, digits=0)} of its word sequences are in the passages "
+        f"word by word. Without sources the model said: {own.hypothetical}"
     )
     table = figures.table(
-        pd.DataFrame(rows), f"Sources of the answer to: {answered.question}", sample=sample
+        pd.DataFrame(rows), f"Sources of the answer to: {own.question}", sample=sample
     )
-    head = figures.prompt_box(
-        [{"role": "question", "content": answered.question}], answer=given.text
-    )
+    messages = [{"role": "question", "content": own.question}]
+    head = figures.prompt_box(messages, answer=own.answer.text)
     html = f"{head.html}<p>{figures.inline(text)}</p>{table.html}"
-    return figures.Html(html, f"{answered.question}\n{given.text}\n{text}\n{table.text}")
+    return figures.Html(html, f"{own.question}\n{own.answer.text}\n{text}\n{table.text}")

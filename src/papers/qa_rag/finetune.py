@@ -1,14 +1,14 @@
 """Fine-tuning a model on the FDA's answers (QA-RAG, section 2.3; Table 1, Figure 2).
 
-Two adapters: one trained on the paper's split by rows, which leaves pairs of one document on both sides, and one on a
-split by documents, where only what was learnt of the manner of the answers can show.
+There are two adapters. One is trained on the paper's split by rows, which leaves pairs of one
+document on both sides, and one on a split by documents, where only what was learnt of the manner of
+the answers can show.
 """
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import matplotlib.pyplot as plt
@@ -24,18 +24,18 @@ from helpers import llm
 from helpers.llm import LLM
 from papers.qa_rag.answers import other_scale
 from papers.qa_rag.data import Data, QaRagDataError, Question, words
-from papers.qa_rag.retrieval import Query, asked_queries
-from rag.prompts import each, user_message
+from papers.qa_rag.retrieval import Query, QueryWriter
+from rag.prompts import Message, user_message
 from resources import lora, services
 from resources.lora import Pair, TrainingLog
-from resources.settings import settings as of_the_user
+from resources.settings import settings as user_settings
 
 INSTRUCTION = "Answer this question about regulatory guidance as the FDA would."
 SPLITS = {"rows": "by rows, as in the paper", "documents": "by documents"}
 COLOURS = {"rows": "#125ee0", "documents": "#c35410"}
 LABELS = {"base": "Not fine-tuned", "tuned": "Fine-tuned"}
 ADAPTER = "qa-rag-"
-"""How the name of a split's adapter begins; the split and a digest of what it was made of follow."""
+"""How the name of a split's adapter begins; the split and a digest of its recipe follow."""
 SHARES = (0.85, 0.10, 0.05)
 """Training, validation, test (section 2.3)."""
 Part = Literal["train", "validation", "test"]
@@ -43,25 +43,37 @@ Split = Mapping[Part, Sequence[Question]]
 
 
 def split_rows(questions: Sequence[Question], seed: int, test: Sequence[Question]) -> Split:
-    """The paper's split by rows (section 2.3): pairs of one document, or one pair twice, fall on both sides.
+    """Split by rows as the paper does (section 2.3).
 
-    `test` are the questions that the paper tested on; the rest, without pairs that lack an answer, is divided 85 to 10.
+    Pairs of one document, or one pair twice, fall on both sides. Those without an answer are left
+    out, and what is not tested is divided 85 to 10.
+
+    Args:
+        questions: All pairs.
+        seed: Of the shuffle.
+        test: The questions that the paper tested on.
     """
     rows = [question for question in questions if question.answer]
     random.Random(seed).shuffle(rows)  # noqa: S311  # a shuffle, not a secret
-    held_out = {question.id for question in test}
-    rest = [question for question in rows if question.id not in held_out]
-    n = round(len(rest) * SHARES[1] / (SHARES[0] + SHARES[1]))
-    without_index = tuple(
-        replace(question, strata={}) for question in test
-    )  # so no document is removed from one
-    return {"train": tuple(rest[n:]), "validation": tuple(rest[:n]), "test": without_index}
+    test_ids = {question.id for question in test}
+    rest = [question for question in rows if question.id not in test_ids]
+    n_validation = round(len(rest) * SHARES[1] / (SHARES[0] + SHARES[1]))
+    # No document is removed from an index here, so the questions have no stratum of that.
+    without_index = tuple(replace(question, strata={}) for question in test)
+    return {
+        "train": tuple(rest[n_validation:]),
+        "validation": tuple(rest[:n_validation]),
+        "test": without_index,
+    }
 
 
 def split_documents(questions: Sequence[Question], seed: int) -> Split:
-    """A split whose parts share no source document, with shares as near to 85/10/5 as whole documents allow.
+    """Split so that no two parts share a source document.
 
-    Raises QaRagDataError: there are fewer than three source documents.
+    The shares are as near to 85/10/5 as full documents allow.
+
+    Raises:
+        QaRagDataError: There are fewer than three source documents.
     """
     by_source = defaultdict(list)
     for question in questions:
@@ -71,164 +83,245 @@ def split_documents(questions: Sequence[Question], seed: int) -> Split:
         raise QaRagDataError(
             f"A split by documents needs at least {len(SHARES)} of them; found {len(by_source)}."
         )
-    left = sorted(by_source)
-    random.Random(seed).shuffle(left)  # noqa: S311  # a shuffle, not a secret
-    total = sum(map(len, by_source.values()))
-    parts: dict[Part, tuple[Question, ...]] = {}
-    shares: dict[Part, float] = {"test": SHARES[2], "validation": SHARES[1]}
-    for needed, (part, share) in zip(
-        (2, 1), shares.items(), strict=True
-    ):  # documents that the next parts need
-        taken: list[str] = []
-        for source in left:
-            fits = sum(len(by_source[name]) for name in (*taken, source)) <= share * total
-            if fits and len(left) - len(taken) > needed:
-                taken.append(source)
-        taken = taken or [min(left, key=lambda name: len(by_source[name]))]
-        parts[part] = tuple(question for name in taken for question in by_source[name])
-        left = [name for name in left if name not in taken]
-    parts["train"] = tuple(question for name in left for question in by_source[name])
-    return parts
+    remaining = sorted(by_source)
+    random.Random(seed).shuffle(remaining)  # noqa: S311  # a shuffle, not a secret
+    sizes = {source: len(by_source[source]) for source in remaining}
+    n_pairs = sum(sizes.values())
+    test = _fill_part(remaining, sizes, SHARES[2] * n_pairs, n_needed=2)
+    remaining = [source for source in remaining if source not in test]
+    validation = _fill_part(remaining, sizes, SHARES[1] * n_pairs, n_needed=1)
+    train = [source for source in remaining if source not in validation]
+    return {
+        "test": _pairs_of(test, by_source),
+        "validation": _pairs_of(validation, by_source),
+        "train": _pairs_of(train, by_source),
+    }
+
+
+def _fill_part(
+    sources: Sequence[str], sizes: Mapping[str, int], max_pairs: float, n_needed: int
+) -> list[str]:
+    """Take documents, in their order, while their pairs fit; the smallest one if none fits.
+
+    Args:
+        sources: The documents that are left.
+        sizes: Number of pairs of each document.
+        max_pairs: Pairs of the part.
+        n_needed: Documents that the next parts need.
+    """
+    part: list[str] = []
+    n_pairs = 0
+    for source in sources:
+        fits = n_pairs + sizes[source] <= max_pairs
+        if fits and len(sources) - len(part) > n_needed:
+            part.append(source)
+            n_pairs += sizes[source]
+    return part or [min(sources, key=lambda source: sizes[source])]
+
+
+def _pairs_of(
+    sources: Iterable[str], by_source: Mapping[str, Sequence[Question]]
+) -> tuple[Question, ...]:
+    pairs: list[Question] = []
+    for source in sources:
+        pairs += by_source[source]
+    return tuple(pairs)
 
 
 def twins(questions: Sequence[Question], others: Sequence[Question]) -> list[Question]:
     """Those questions whose words, or whose answer's words, one of the others repeats."""
     bodies = {words(other.body) for other in others}
     answers = {words(other.answer) for other in others}
-    return [q for q in questions if words(q.body) in bodies or words(q.answer) in answers]
+    repeated = []
+    for question in questions:
+        if words(question.body) in bodies or words(question.answer) in answers:
+            repeated.append(question)
+    return repeated
 
 
-def splits(of: Data, seed: int) -> dict[str, Split]:
+def splits(data: Data, seed: int) -> dict[str, Split]:
     """Both splits. That by rows tests on the questions that the paper tested on."""
     return {
-        "rows": split_rows(of.questions, seed, of.test),
-        "documents": split_documents(of.questions, seed),
+        "rows": split_rows(data.questions, seed, data.test),
+        "documents": split_documents(data.questions, seed),
     }
 
 
-def prompt(question: Question) -> list[dict[str, str]]:
-    """What a model without any document is asked; the templates of some models have no system message."""
+def prompt(question: Question) -> list[Message]:
+    """Build the prompt without any document; some models' templates have no system message."""
     return user_message(f"{INSTRUCTION}\n\n{question.text}")
 
 
-def pairs(questions: Sequence[Question], longest: int, most: int | None = None) -> list[Pair]:
-    """The first `most` pairs to train on whose question and answer have at most `longest` characters."""
-    fit = [
-        question for question in questions if len(question.text) + len(question.answer) <= longest
-    ]
-    return [(prompt(question), question.answer) for question in fit[:most]]
+def pairs(
+    questions: Sequence[Question], max_characters: int, max_pairs: int | None = None
+) -> list[Pair]:
+    """The first pairs to train on whose question and answer are short enough.
+
+    Args:
+        questions: Questions with their answers.
+        max_characters: Characters of question and answer together.
+        max_pairs: Number of pairs; all if None.
+    """
+    short = []
+    for question in questions:
+        if len(question.text) + len(question.answer) <= max_characters:
+            short.append(question)
+    return [(prompt(question), question.answer) for question in short[:max_pairs]]
+
+
+OWN_SETTINGS = ("base", "longest", "pairs", "validation_pairs")
+"""Settings of the pairs and the base model; the rest are of ``lora``."""
 
 
 def train(name: str, split: Split, settings: Mapping[str, Any], seed: int) -> TrainingLog:
     """The adapter of one split, trained now or by an earlier run with the same settings.
 
-    Of the settings `longest` counts characters of question and answer together, beyond which a pair is left out, and
-    `pairs` and `validation_pairs` how many to take (all if None); what is not for the pairs is for `lora.train`.
+    Args:
+        name: Name of the split.
+        split: The split.
+        settings: ``longest`` counts characters of question and answer together, beyond which a pair
+            is left out; ``pairs`` and ``validation_pairs`` say how many to take, all if None. What
+            is not in ``OWN_SETTINGS`` is for ``lora``.
+        seed: Of the training.
     """
-    own = ("base", "longest", "pairs", "validation_pairs")
-    base, longest, learned, checked = (settings[key] for key in own)
-    train, validation = (
-        pairs(split["train"], longest, learned),
-        pairs(split["validation"], longest, checked),
+    longest = settings["longest"]
+    train_pairs = pairs(split["train"], longest, settings["pairs"])
+    validation_pairs = pairs(split["validation"], longest, settings["validation_pairs"])
+    rest = {key: value for key, value in settings.items() if key not in OWN_SETTINGS}
+    return lora.trained(
+        f"{ADAPTER}{name}", train_pairs, validation_pairs, settings["base"], seed=seed, **rest
     )
-    rest = {key: value for key, value in settings.items() if key not in own}
-    return lora.trained(f"{ADAPTER}{name}", train, validation, base, seed=seed, **rest)
 
 
 def check_server(base: str, split_names: Iterable[str]) -> None:
-    """See that a server of the settings has adapters of these splits; the embedded engine serves what it trains.
+    """See that a server of the settings has adapters of these splits.
 
-    Raises ServiceError: the server does not answer, or has not the base or no such adapters.
+    The embedded engine serves what it trains.
+
+    Raises:
+        ServiceError: The server does not answer, or has not the base or no such adapters.
     """
-    if not of_the_user().llm_base_url:
+    if not user_settings().llm_base_url:
         return
     server = services.llm_endpoint(base, exact=True)
     served = [model["id"] for model in services.served(server.base_url, server.api_key)]
-    names = [f"{ADAPTER}{split}-" for split in split_names]
-    if missing := [
-        f"{name}..." for name in names if not any(model.startswith(name) for model in served)
-    ]:
+    missing = []
+    for split in split_names:
+        prefix = f"{ADAPTER}{split}-"
+        if not any(model.startswith(prefix) for model in served):
+            missing.append(f"{prefix}...")
+    if missing:
         raise services.ServiceError(
-            f"{server.base_url} serves no adapters {', '.join(missing)}. Unset LLM_BASE_URL for this notebook, and the "
-            "embedded engine serves what it trains; or start vLLM there with such adapters, --enable-lora "
-            "--lora-modules."
+            f"{server.base_url} serves no adapters {', '.join(missing)}. Unset LLM_BASE_URL for "
+            "this notebook, and the embedded engine serves what it trains; or start vLLM there "
+            "with such adapters, --enable-lora --lora-modules."
         )
 
 
 def trained(
-    found: Mapping[str, Split], settings: Mapping[str, Any], seed: int
+    splits_by_name: Mapping[str, Split], settings: Mapping[str, Any], seed: int
 ) -> tuple[dict[str, TrainingLog], dict[str, LLM]]:
-    """The adapter of each split, and the models, served together: `base`, and each split's under its name.
+    """Train the adapter of each split, and serve them together.
 
-    Raises ServiceError: no server that has the adapters; a server of the settings is asked before any is trained;
-    EngineError: this machine's engine cannot train or serve them.
+    Returns:
+        The logs by split, and the models: ``base``, and each split's under its name.
+
+    Raises:
+        ServiceError: No server has the adapters; a server of the settings is asked before any is
+            trained.
+        EngineError: This machine's engine cannot train or serve them.
     """
-    check_server(settings["base"], found)
-    logs = {name: train(name, split, settings, seed) for name, split in found.items()}
-    base = llm.connect(
-        settings["base"], exact=True, adapters=[log.adapter for log in logs.values()]
-    )
-    return logs, {"base": base, **{name: base.adapted(log.adapter) for name, log in logs.items()}}
+    base = settings["base"]
+    check_server(base, splits_by_name)
+    logs = {name: train(name, split, settings, seed) for name, split in splits_by_name.items()}
+    adapters = [log.adapter for log in logs.values()]
+    base_model = llm.connect(base, exact=True, adapters=adapters)
+    models = {"base": base_model}
+    for name, log in logs.items():
+        models[name] = base_model.adapted(log.adapter)
+    return logs, models
 
 
-def answering(
-    model: LLM, max_tokens: int, split: str
-) -> Callable[[Sequence[Question]], list[Answer]]:
-    """An arm: test questions of a split in, a model's answers without any document out; the split is their task."""
-    label = f"answers, {model.endpoint.model}, split {split}"
-    return each(
-        partial(model.chat_many, max_tokens=max_tokens, label=label),
-        prompt,
-        lambda _, r: Answer(
-            task=split, measures={"characters": (float(len(r.text)), 1.0)}, **r.columns
-        ),
-    )
+@dataclass(frozen=True)
+class AnswerWithoutDocuments:
+    """An arm: test questions of a split in, a model's answers without any document out.
+
+    Attributes:
+        model: The model, with or without an adapter.
+        max_tokens: Longest answer, in tokens.
+        split: The split; it is the task of the rows.
+    """
+
+    model: LLM
+    max_tokens: int
+    split: str
+
+    def __call__(self, questions: Sequence[Question]) -> list[Answer]:
+        """Answer each question."""
+        label = f"answers, {self.model.endpoint.model}, split {self.split}"
+        prompts = [prompt(question) for question in questions]
+        replies = self.model.chat_many(prompts, max_tokens=self.max_tokens, label=label)
+        answers = []
+        for reply in replies:
+            measures = {"characters": (float(len(reply.text)), 1.0)}
+            answers.append(Answer(task=self.split, measures=measures, **reply.columns))
+        return answers
 
 
 def hypothetical(
-    of: Data, settings: Mapping[str, Any], seed: int, max_tokens: int
+    data: Data, settings: Mapping[str, Any], seed: int, max_tokens: int
 ) -> tuple[dict[str, dict[str, Query]], dict[str, LLM]]:
-    """What the retrieval asks with: answers of the model fine-tuned on the paper's split by rows, and of its base.
+    """Write what the retrieval searches with: answers of a fine-tuned model, and of its base.
 
-    Queries are of the kinds `tuned` and `base`; of the models, `rows` is the fine-tuned one. The server is the one that
-    serves the adapters of both splits, so that the notebook on fine-tuning and that on retrieval start one.
+    The server is the one that serves the adapters of both splits, so that the notebook on
+    fine-tuning and that on retrieval start one.
 
-    Raises ServiceError, EngineError: see `trained`.
+    Returns:
+        Queries of the kinds ``tuned`` and ``base``; and the models, of which ``rows`` is the one
+        that is fine-tuned on the paper's split by rows.
+
+    Raises:
+        ServiceError: See ``trained``.
+        EngineError: See ``trained``.
     """
-    _, served = trained(splits(of, seed), settings, seed)
-    models = {name: served[name] for name in ("base", "rows")}
-    prompts = [prompt(question) for question in of.test]
+    _, served = trained(splits(data, seed), settings, seed)
+    models = {"base": served["base"], "rows": served["rows"]}
+    prompts = [prompt(question) for question in data.test]
+    tuned = QueryWriter(models["rows"], max_tokens, "hypothetical answers, fine-tuned")
+    base = QueryWriter(models["base"], max_tokens, "hypothetical answers, base")
     queries = {
-        kind: asked_queries(
-            models[name], of.test, prompts, max_tokens, f"hypothetical answers, {told}"
-        )
-        for kind, name, told in (("tuned", "rows", "fine-tuned"), ("base", "base", "base"))
+        "tuned": tuned.write(data.test, prompts),
+        "base": base.write(data.test, prompts),
     }
     return queries, models
 
 
 def splits_table(
-    found: Mapping[str, Split], asked: Mapping[str, Sequence[Question]]
+    splits_by_name: Mapping[str, Split], questions: Mapping[str, Sequence[Question]]
 ) -> pd.DataFrame:
-    """Sizes of the splits, what the test shares with the training, and which test questions are asked."""
+    """Tabulate the sizes of the splits, and what the test shares with the training.
+
+    Args:
+        splits_by_name: The splits.
+        questions: The test questions of each split that are put to the models.
+    """
     rows = []
-    for name, parts in found.items():
-        test, train_part = parts["test"], parts["train"]
-        learned = {question.source for question in train_part}
-        rows.append(
-            {
-                "split": SPLITS[name],
-                **{f"{part} pairs": len(parts[part]) for part in ("train", "validation", "test")},
-                "test questions of a document that was trained on": proportion(
-                    sum(q.source in learned for q in test), len(test)
-                ),
-                "test questions that the training repeats": proportion(
-                    len(twins(test, train_part)), len(test)
-                ),
-                "asked": len(asked[name]),
-                "documents of these": len({q.source for q in asked[name]}),
-            }
-        )
+    for name, parts in splits_by_name.items():
+        test = parts["test"]
+        train_sources = {question.source for question in parts["train"]}
+        n_known = sum(question.source in train_sources for question in test)
+        n_repeated = len(twins(test, parts["train"]))
+        row = {
+            "split": SPLITS[name],
+            "train pairs": len(parts["train"]),
+            "validation pairs": len(parts["validation"]),
+            "test pairs": len(test),
+            "test questions of a document that was trained on": proportion(n_known, len(test)),
+            "test questions that the training repeats": proportion(n_repeated, len(test)),
+            "asked": len(questions[name]),
+            "documents of these": len({question.source for question in questions[name]}),
+        }
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
@@ -266,16 +359,24 @@ def losses_words(logs: Mapping[str, TrainingLog]) -> str:
 
 
 def report(run: Run, outcomes: Outcomes, base: str, encoder: str, why_not: str) -> None:
-    """Report the rerun of Table 1's fine-tuned open model, on the paper's split, or why there is none (`why_not`)."""
+    """Report the rerun of Table 1's fine-tuned open model, or why there is none.
+
+    Args:
+        run: The run.
+        outcomes: Its rows; those of the paper's split count.
+        base: Name of the base model.
+        encoder: Name of the encoder of BERTScore.
+        why_not: Why nothing was answered; empty if it was.
+    """
     model = f"{base} with LoRA"
     for column in ("precision", "recall", "f1"):
-        id = f"qa_rag.table1.finetuned_mistral.{column}"
+        number = f"qa_rag.table1.finetuned_mistral.{column}"
         score = None if why_not else outcomes.where(task="rows").score(column, "tuned")
+        scale = other_scale(encoder)
         if score is None:
-            run.not_run(id, why_not)
-        elif scale := other_scale(encoder):
-            run.not_run(
-                id, f"{scale}; {model} has {figures.score_text(score)} on {score.n} questions."
-            )
+            run.not_run(number, why_not)
+        elif scale:
+            found = f"{model} has {figures.score_text(score)} on {score.n} questions."
+            run.not_run(number, f"{scale}; {found}")
         else:
-            run.rerun(id, score, model=model, note=f"{model} in place of Mistral-7B")
+            run.rerun(number, score, model=model, note=f"{model} in place of Mistral-7B")

@@ -1,12 +1,13 @@
-"""RAGAS' context precision and context recall with the served model as judge, and how good that judge is.
+"""RAGAS' context precision and recall with the served model as judge, and how good that judge is.
 
-Definitions: Es et al. 2023; QA-RAG, section 3.1. RAGAS shows its judge whole contexts; here it reads the window of a
-context that is nearest to what it is asked about.
+Definitions: Es et al. 2023; QA-RAG, section 3.1. RAGAS shows its judge full contexts; here it reads
+the window of a context that is nearest to what it is asked about.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -20,34 +21,40 @@ from papers.qa_rag import data
 from papers.qa_rag.data import Question
 from papers.qa_rag.retrieval import PRINTED, context_precision
 from papers.qa_rag.search import Searcher
-from rag.prompts import chat_messages
+from rag.prompts import Message, chat_messages
 
 SYSTEM = "You check whether an excerpt of regulatory guidance supports an answer."
-STATEMENTS = 4
+MAX_STATEMENTS = 4
 """Statements of an answer that are looked for; the first ones, for an answer may have dozens."""
+
+MIN_WORDS = 3
+"""Words from which on a sentence is a statement."""
+
 ANSWER_CHARACTERS = 400
 """Of the reference answer that the judge is shown beside an excerpt."""
+
 AGENT = "_agent"
 """Ends the name of an arm of Table 2 whose candidates the scoring agent orders."""
+
 LABELS = {
     "judge_useful": "Useful to arrive at the answer? (context precision)",
     "judge_supported": "Statement attributable? (context recall)",
-    **{
-        f"{name}{AGENT}": f"{arm.label}, scoring agent"
-        for name, arm in PRINTED.items()
-        if not name.endswith("_12")
-    },
 }
+for _name, _config in PRINTED.items():
+    if not _name.endswith("_12"):
+        LABELS[f"{_name}{AGENT}"] = f"{_config.label}, scoring agent"
+
 CHECKED_BY = {"precision": "judge_useful", "recall": "judge_supported"}
 
 
 def statements(answer: str) -> list[str]:
-    """The first sentences of an answer with three words or more; the whole answer if it has none such."""
-    parts = [part.strip() for part in re.split(r"(?<=[.?!;])\s+|\n+", answer)]
-    return [part for part in parts if len(part.split()) >= 3][:STATEMENTS] or [answer.strip()]
+    """The first sentences of an answer with three words or more; the full answer without such."""
+    sentences = [part.strip() for part in re.split(r"(?<=[.?!;])\s+|\n+", answer)]
+    long_enough = [part for part in sentences if len(part.split()) >= MIN_WORDS]
+    return long_enough[:MAX_STATEMENTS] or [answer.strip()]
 
 
-def _useful_prompt(question: Question, excerpt: str) -> list[dict[str, str]]:
+def _useful_prompt(question: Question, excerpt: str) -> list[Message]:
     answer = question.answer[:ANSWER_CHARACTERS]
     return chat_messages(
         SYSTEM,
@@ -56,7 +63,7 @@ def _useful_prompt(question: Question, excerpt: str) -> list[dict[str, str]]:
     )
 
 
-def _supported_prompt(statement: str, excerpt: str) -> list[dict[str, str]]:
+def _supported_prompt(statement: str, excerpt: str) -> list[Message]:
     return chat_messages(
         SYSTEM,
         f"Excerpt:\n{excerpt.strip()}\n\nStatement: {statement}\n\n"
@@ -66,7 +73,14 @@ def _supported_prompt(statement: str, excerpt: str) -> list[dict[str, str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Known(PlainUnit):
-    """A passage with a known verdict: YES if it holds the question's answer, NO if it holds none of it."""
+    """A passage with a known verdict.
+
+    Its gold is YES if it holds the question's answer, NO if it holds none of it.
+
+    Attributes:
+        question: The question.
+        row: The row of the passage.
+    """
 
     question: Question
     row: int
@@ -75,184 +89,294 @@ class Known(PlainUnit):
 def known(
     questions: Sequence[Question], searcher: Searcher, ranked: Mapping[str, Sequence[int]]
 ) -> list[Known]:
-    """Two passages of each question that has them: that with most of its answer, and the best ranked with none of it.
+    """Choose two passages of each question that has them.
 
-    `ranked` gives the rows of the corpus for each question's id, best first.
+    They are the one with most of its answer, and the best ranked with none of it.
+
+    Args:
+        questions: The questions.
+        searcher: The corpus.
+        ranked: Rows of the corpus, best first, by question id.
     """
-    passages = searcher.corpus.passages
-    row_of = {passage.id: row for row, passage in enumerate(passages)}
+    row_of = {passage.id: row for row, passage in enumerate(searcher.corpus.passages)}
     chosen = []
     for question in questions:
-        holding = data.answer_passages(question, searcher.corpus)
-        documents = data.source_documents(question, searcher.corpus)
-        others = (
-            row
-            for row in ranked[question.id]
-            if passages[row].document not in documents
-            and not data.held(question.answer, [passages[row].text])
-        )
-        if holding and (other := next(others, None)) is not None:
-            right = row_of[max(holding, key=lambda id: holding[id])]
-            chosen += [
-                Known(
-                    f"{question.id}, {gold}",
-                    question.cluster,
-                    question.text,
-                    gold,
-                    question=question,
-                    row=row,
-                )
-                for row, gold in ((right, "YES"), (other, "NO"))
-            ]
+        shares = data.answer_passages(question, searcher.corpus)
+        without_answer = _first_without_answer(question, searcher, ranked[question.id])
+        if not shares or without_answer is None:
+            continue
+        fullest = max(shares, key=lambda passage_id: shares[passage_id])
+        chosen.append(_known_pair(question, row_of[fullest], "YES"))
+        chosen.append(_known_pair(question, without_answer, "NO"))
     return chosen
 
 
+def _first_without_answer(
+    question: Question, searcher: Searcher, rows: Iterable[int]
+) -> int | None:
+    documents = data.source_documents(question, searcher.corpus)
+    for row in rows:
+        passage = searcher.corpus.passages[row]
+        if passage.document in documents:
+            continue
+        if not data.share_held(question.answer, [passage.text]):
+            return row
+    return None
+
+
+def _known_pair(question: Question, row: int, gold: str) -> Known:
+    return Known(
+        f"{question.id}, {gold}",
+        question.cluster,
+        question.text,
+        gold,
+        question=question,
+        row=row,
+    )
+
+
+@dataclass(frozen=True)
 class Judge:
-    """A language model that judges contexts."""
+    """A language model that judges contexts.
 
-    def __init__(self, searcher: Searcher, model: LLM) -> None:
-        """Take the model and the searcher that picks what it reads."""
-        self._searcher, self._model = searcher, model
-        self._row_of = {passage.id: row for row, passage in enumerate(searcher.corpus.passages)}
+    Attributes:
+        searcher: The corpus; it picks the windows that the model reads.
+        model: The model.
+    """
 
-    def contexts(
-        self, ranked: Mapping[str, Sequence[str]]
-    ) -> Callable[[Sequence[Question]], list[Answer]]:
-        """RAGAS' two scores of the contexts of an arm: question id -> passage ids, best first."""
+    searcher: Searcher
+    model: LLM
 
-        def ask(questions: Sequence[Question]) -> list[Answer]:
-            useful, supported = [], []
-            told = [
-                statements(q.answer) if ranked[q.id] else [] for q in questions
-            ]  # a blank query finds nothing
-            for q, of in zip(questions, told, strict=True):
-                rows = [self._row_of[id] for id in ranked[q.id]]
-                useful += [
-                    _useful_prompt(q, text) for text in self._searcher.excerpts(q.answer, rows)
-                ]
-                for statement in of:
-                    windows, scores = self._searcher.best_windows(statement, rows)
-                    nearest = self._searcher.windows[windows[np.argmax(scores)]]
-                    supported.append(_supported_prompt(statement, nearest))
-            first, second = (
-                iter(self._said(useful, "useful?")),
-                iter(self._said(supported, "supported?")),
-            )
-            return [
-                _judged(
-                    ranked[q.id], [next(first) for _ in ranked[q.id]], [next(second) for _ in of]
-                )
-                for q, of in zip(questions, told, strict=True)
-            ]
+    def choose(self, prompts: Sequence[list[Message]], label: str) -> list[Choice]:
+        """Ask for YES or NO."""
+        return self.model.choose_many(prompts, ["YES", "NO"], label=f"judge: {label}")
 
-        return ask
-
-    def useful_prompt(self, pair: Known) -> list[dict[str, str]]:
-        """What the judge is asked about a context whose verdict is known."""
-        return _useful_prompt(
-            pair.question, self._searcher.excerpts(pair.question.answer, [pair.row])[0]
-        )
+    def useful_prompt(self, pair: Known) -> list[Message]:
+        """Build the prompt about a context whose verdict is known."""
+        (excerpt,) = self.searcher.excerpts(pair.question.answer, [pair.row])
+        return _useful_prompt(pair.question, excerpt)
 
     def useful(self, pairs: Sequence[Known]) -> list[Answer]:
-        """What the judge says of contexts whose verdict is known, asked as for precision."""
-        return self._checked([self.useful_prompt(pair) for pair in pairs], "check: useful?")
+        """Judge contexts whose verdict is known, as for precision."""
+        prompts = [self.useful_prompt(pair) for pair in pairs]
+        return self._check(prompts, "check: useful?")
 
     def supported(self, pairs: Sequence[Known]) -> list[Answer]:
-        """The same, asked as for recall about the answer's first statement."""
-        first = [(statements(pair.question.answer)[0], pair.row) for pair in pairs]
-        prompts = [
-            _supported_prompt(told, self._searcher.excerpts(told, [row])[0]) for told, row in first
-        ]
-        return self._checked(prompts, "check: supported?")
+        """Judge the same as for recall, about the answer's first statement."""
+        prompts = []
+        for pair in pairs:
+            statement = statements(pair.question.answer)[0]
+            (excerpt,) = self.searcher.excerpts(statement, [pair.row])
+            prompts.append(_supported_prompt(statement, excerpt))
+        return self._check(prompts, "check: supported?")
 
-    def _checked(self, prompts: Sequence[list[dict[str, str]]], label: str) -> list[Answer]:
-        return [
-            Answer(
+    def _check(self, prompts: Sequence[list[Message]], label: str) -> list[Answer]:
+        answers = []
+        for choice in self.choose(prompts, label):
+            answer = Answer(
                 task="check",
-                predicted=_verdict(c),
-                measures={"p_yes": (_yes(c), 1.0)},
-                requests=[c.key],
+                predicted=_verdict(choice),
+                measures={"p_yes": (_p_yes(choice), 1.0)},
+                requests=[choice.key],
             )
-            for c in self._said(prompts, label)
-        ]
-
-    def _said(self, prompts: Sequence[list[dict[str, str]]], label: str) -> list[Choice]:
-        return self._model.choose_many(prompts, ["YES", "NO"], label=f"judge: {label}")
+            answers.append(answer)
+        return answers
 
 
-def _yes(choice: Choice) -> float:
+@dataclass(frozen=True)
+class JudgedContexts:
+    """An arm: RAGAS' two scores of the contexts of each question.
+
+    Attributes:
+        judge: The judge.
+        ranked: Ids of the contexts, best first, by question id.
+    """
+
+    judge: Judge
+    ranked: Mapping[str, Sequence[str]]
+
+    def __call__(self, questions: Sequence[Question]) -> list[Answer]:
+        """Judge the contexts of each question."""
+        useful_prompts: list[list[Message]] = []
+        supported_prompts: list[list[Message]] = []
+        n_statements = []
+        for question in questions:
+            useful_prompts += self._useful_prompts(question)
+            own_prompts = self._supported_prompts(question)
+            supported_prompts += own_prompts
+            n_statements.append(len(own_prompts))
+        useful = iter(self.judge.choose(useful_prompts, "useful?"))
+        supported = iter(self.judge.choose(supported_prompts, "supported?"))
+        answers = []
+        for question, n in zip(questions, n_statements, strict=True):
+            ids = self.ranked[question.id]
+            answer = _judged(ids, _take(len(ids), useful), _take(n, supported))
+            answers.append(answer)
+        return answers
+
+    @cached_property
+    def _row_of(self) -> dict[str, int]:
+        passages = self.judge.searcher.corpus.passages
+        return {passage.id: row for row, passage in enumerate(passages)}
+
+    def _rows(self, question: Question) -> list[int]:
+        return [self._row_of[passage_id] for passage_id in self.ranked[question.id]]
+
+    def _useful_prompts(self, question: Question) -> list[list[Message]]:
+        excerpts = self.judge.searcher.excerpts(question.answer, self._rows(question))
+        return [_useful_prompt(question, excerpt) for excerpt in excerpts]
+
+    def _supported_prompts(self, question: Question) -> list[list[Message]]:
+        rows = self._rows(question)
+        if not rows:  # a blank query finds nothing
+            return []
+        searcher = self.judge.searcher
+        prompts = []
+        for statement in statements(question.answer):
+            windows, scores = searcher.best_windows(statement, rows)
+            nearest = searcher.windows[windows[np.argmax(scores)]]
+            prompts.append(_supported_prompt(statement, nearest))
+        return prompts
+
+
+def _take(n: int, choices: Iterator[Choice]) -> list[Choice]:
+    return [next(choices) for _ in range(n)]
+
+
+def _p_yes(choice: Choice) -> float:
     return float(np.exp(choice.logprobs["YES"]))
 
 
 def _verdict(choice: Choice) -> str:
-    return "YES" if _yes(choice) >= 0.5 else "NO"
+    return "YES" if _p_yes(choice) >= 0.5 else "NO"
 
 
 def _judged(ids: Sequence[str], useful: Sequence[Choice], supported: Sequence[Choice]) -> Answer:
-    helps = [_verdict(c) == "YES" for c in useful]
-    recall = float(np.mean([_verdict(c) == "YES" for c in supported])) if supported else 0.0
+    is_useful = [_verdict(choice) == "YES" for choice in useful]
+    is_supported = [_verdict(choice) == "YES" for choice in supported]
+    recall = float(np.mean(is_supported)) if is_supported else 0.0
+    items = []
+    for place, (passage_id, choice) in enumerate(zip(ids, useful, strict=True)):
+        item = Item(passage_id, predicted=is_useful[place], rank=place + 1, score=_p_yes(choice))
+        items.append(item)
     return Answer(
         task="judged",
-        items=[
-            Item(id, predicted=said, rank=place, score=_yes(c))
-            for place, (id, said, c) in enumerate(zip(ids, helps, useful, strict=True), start=1)
-        ],
-        measures={"precision": (context_precision(helps), 1.0), "recall": (recall, 1.0)},
-        requests=[c.key for c in (*useful, *supported)],
+        items=items,
+        measures={"precision": (context_precision(is_useful), 1.0), "recall": (recall, 1.0)},
+        requests=[choice.key for choice in (*useful, *supported)],
     )
 
 
 def unfit(outcomes: Outcomes, measure: str, judge: str) -> str:
-    """Why a judge of context precision or recall is unfit: it accepts or rejects too much. Empty if it is fit."""
-    right, wrong = (
-        outcomes.score(name, CHECKED_BY[measure]) for name in ("sensitivity", "specificity")
-    )
-    if decisions.above(wrong, 0.5) == decisions.above(right, 0.5) == "agrees":
+    """Why a judge of context precision or recall is unfit: it accepts or rejects too much.
+
+    Args:
+        outcomes: Rows of the check.
+        measure: ``precision`` or ``recall``.
+        judge: Name of the model.
+
+    Returns:
+        The reason; empty if the judge is fit.
+    """
+    sensitivity = outcomes.score("sensitivity", CHECKED_BY[measure])
+    specificity = outcomes.score("specificity", CHECKED_BY[measure])
+    verdicts = {decisions.above(sensitivity, 0.5), decisions.above(specificity, 0.5)}
+    if verdicts == {"agrees"}:
         return ""
     return (
-        f"{judge}'s YES is no judgement here: it rejects {figures.score_text(wrong)} of {wrong.n} passages without the "
-        f"answer (specificity), and accepts {figures.score_text(right)} of {right.n} with it (sensitivity)"
+        f"{judge}'s YES is no judgement here: it rejects {figures.score_text(specificity)} of "
+        f"{specificity.n} passages without the answer (specificity), and accepts "
+        f"{figures.score_text(sensitivity)} of {sensitivity.n} with it (sensitivity)"
     )
 
 
-def judged_arm(id: str) -> str:
-    """The arm that a printed number of Tables 2, 3 or 5 is about, as a run names it; empty for other numbers."""
-    table, arm, *column = id.removeprefix("qa_rag.").split(".")
-    if table not in ("table2", "table3", "table5"):
+JUDGED_TABLES = ("table2", "table3", "table5")
+
+
+def judged_arm(number: str) -> str:
+    """The arm that a printed number of Tables 2, 3 or 5 is about, as a run names it.
+
+    Args:
+        number: Id of the printed number.
+
+    Returns:
+        The arm; empty for a number of another table.
+    """
+    table, arm, *column = number.removeprefix("qa_rag.").split(".")
+    if table not in JUDGED_TABLES:
         return ""
-    halved = table == "table5" and arm != "qa_rag"  # the ablation has half as many candidates
-    return f"{arm}{AGENT if column[0].endswith(AGENT) else '_12' if halved else ''}"
+    if column[0].endswith(AGENT):
+        return f"{arm}{AGENT}"
+    is_halved = table == "table5" and arm != "qa_rag"  # the ablation has half as many candidates
+    return f"{arm}_12" if is_halved else arm
+
+
+@dataclass(frozen=True)
+class JudgeReport:
+    """What a run reports of Tables 2, 3 and 5.
+
+    Attributes:
+        run: The run.
+        judged: Its judged rows.
+        refused: Why the judge is unfit for a measure, by measure; empty if it is fit.
+        judge: Name of the model.
+        why_no_adapter: Why there is no fine-tuned model; empty if there is one.
+    """
+
+    run: Run
+    judged: Outcomes
+    refused: Mapping[str, str]
+    judge: str
+    why_no_adapter: str
+
+    def report(self) -> figures.Html:
+        """Report the numbers, and show Table 3 with what the judge is fit for, or why not."""
+        for number in self.run.printed.numbers:
+            if judged_arm(number.id):
+                self._report_number(number.id)
+        reasons = [f"context {measure}: {why}" for measure, why in self.refused.items() if why]
+        not_rerun = "; ".join(reasons)
+        fit = [measure for measure, why in self.refused.items() if not why]
+        if not fit:
+            text = f"Not rerun, {not_rerun}."
+            return figures.Html(f"<p>Not rerun, {figures.inline(not_rerun)}.</p>", text)
+        caption = "Table 3, contexts"
+        if not_rerun:
+            caption += f". Not rerun, {not_rerun}"
+        return self.judged.reproduction_table(self.run.printed, "qa_rag.table3", fit, caption)
+
+    def _report_number(self, number: str) -> None:
+        arm = judged_arm(number)
+        measure = number.rpartition(".")[2].partition("_")[0]
+        unfit_because = self.refused[measure]
+        if arm not in self.judged.arms:
+            self.run.not_run(number, self._why_not_judged(arm, unfit_because))
+            return
+        score = self.judged.score(measure, arm)
+        if unfit_because:
+            found = f"It gave {figures.score_text(score)} on {score.n} questions."
+            self.run.not_run(number, f"{unfit_because}. {found}")
+            return
+        note = f"{self.judge} as judge of windows, on another corpus, with other models in each arm"
+        self.run.rerun(number, score, model=self.judge, note=note)
+
+    def _why_not_judged(self, arm: str, unfit_because: str) -> str:
+        if self.why_no_adapter and arm.startswith(("qa_rag", "hypothetical")):
+            return self.why_no_adapter
+        if unfit_because:
+            return f"{unfit_because}."
+        return (
+            "The judge of this profile reads the contexts of other arms only; measured without a "
+            "judge."
+        )
 
 
 def report(
-    run: Run, judged: Outcomes, refused: Mapping[str, str], judge: str, why_not: str
+    run: Run,
+    judged: Outcomes,
+    refused: Mapping[str, str],
+    judge: str,
+    why_no_adapter: str,
 ) -> figures.Html:
-    """Report the rerun of Tables 2, 3 and 5, or why there is none; Table 3 with what the judge is fit for, or why not.
-
-    `refused` says of each measure why the judge is unfit for it, if it is; `why_not`, why there is no fine-tuned model.
-    """
-    for number in run.printed.numbers:
-        if not (arm := judged_arm(number.id)):
-            continue
-        measure = number.id.rpartition(".")[2].partition("_")[0]
-        if arm not in judged.arms:
-            others = "The judge of this profile reads the contexts of other arms only; measured without a judge."
-            why = f"{refused[measure]}." if refused[measure] else others
-            why = why_not if why_not and arm.startswith(("qa_rag", "hypothetical")) else why
-        else:
-            score = judged.score(measure, arm)
-            if not refused[measure]:
-                note = (
-                    f"{judge} as judge of windows, on another corpus, with other models in each arm"
-                )
-                run.rerun(number.id, score, model=judge, note=note)
-                continue
-            why = f"{refused[measure]}. It gave {figures.score_text(score)} on {score.n} questions."
-        run.not_run(number.id, why)
-    told = "; ".join(f"context {measure}: {why}" for measure, why in refused.items() if why)
-    if all(refused.values()):
-        return figures.Html(f"<p>Not rerun, {figures.inline(told)}.</p>", f"Not rerun, {told}.")
-    fit = [measure for measure, why in refused.items() if not why]
-    return judged.reproduction_table(
-        run.printed, "qa_rag.table3", fit, f"Table 3, contexts{f'. Not rerun, {told}' * bool(told)}"
-    )
+    """Report the rerun of Tables 2, 3 and 5, or why there is none; see ``JudgeReport``."""
+    return JudgeReport(run, judged, refused, judge, why_no_adapter).report()

@@ -1,16 +1,16 @@
-"""What the authors released of their results, question by question, with the tests that the paper lacks.
+"""What the authors released of their results, question by question, with the tests the paper lacks.
 
-Read are the RAGAS scores of each test question for four rankings, the final answers of five arms, and the mean
-BERTScore of each arm. BERTScore per question is computed again from the answers.
+Read are the RAGAS scores of each test question for four rankings, the final answers of five arms,
+and the mean BERTScore of each arm. BERTScore per question is computed again from the answers.
 """
 
 import ast
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from operator import gt
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ from evaluation.published import Published
 from evaluation.record import Run
 from papers.qa_rag import data as qa_rag
 from papers.qa_rag.answers import PAPER_ENCODER
-from papers.qa_rag.data import CONTEXTS, PAIRS, Data, QaRagDataError, words
+from papers.qa_rag.data import CONTEXTS, PAIRS, Context, Data, QaRagDataError, words
 from papers.qa_rag.retrieval import AUTHORS, PRINTED
 from resources import datasets
 from resources.authors_code import Code, NotInCode
@@ -39,29 +39,48 @@ ARMS = {
     "question_12": "Only question, 12",
 }
 """Arms of Tables 3 to 5; the last two are those of the ablation, with half as many candidates."""
-RAGAS = {arm: f"qa_rag/ragas/{arm}.csv" for arm in ("qa_rag", "question", "hypothetical")} | {
-    "hypothetical_12": "qa_rag/ragas/ablation_hypothetical.csv"
+RAGAS = {
+    "qa_rag": "qa_rag/ragas/qa_rag.csv",
+    "question": "qa_rag/ragas/question.csv",
+    "hypothetical": "qa_rag/ragas/hypothetical.csv",
+    "hypothetical_12": "qa_rag/ragas/ablation_hypothetical.csv",
 }
-MORE = {arm: f"qa_rag/ragas/{arm}.csv" for arm in ("multiquery", "hyde")} | {
+MORE = {
+    "multiquery": "qa_rag/ragas/multiquery.csv",
+    "hyde": "qa_rag/ragas/hyde.csv",
     "question_12": "qa_rag/ragas/ablation_question.csv",
-    **{f"{arm}_agent": f"qa_rag/ragas/agent/{arm}.csv" for arm in list(ARMS)[:5]},
+    "qa_rag_agent": "qa_rag/ragas/agent/qa_rag.csv",
+    "hypothetical_agent": "qa_rag/ragas/agent/hypothetical.csv",
+    "hyde_agent": "qa_rag/ragas/agent/hyde.csv",
+    "multiquery_agent": "qa_rag/ragas/agent/multiquery.csv",
+    "question_agent": "qa_rag/ragas/agent/question.csv",
 }
-"""Further scores, of which no copy was at hand for the reference: read if a source gives them, those of Table 2 too."""
+"""Further scores, those of Table 2 too, of which no copy was at hand for the reference.
+
+They are read if a source gives them.
+"""
 ANSWERS = {
     arm: f"qa_rag/answers/{arm}.json"
     for arm in ("qa_rag", "multiquery", "hyde", "question", "hypothetical")
 }
 NOTEBOOK = "qa_rag/answer_evaluation.ipynb"
-WHOLE = 0.95
-"""Share of an answer's word sequences from which on a passage holds all of it, but for what OCR may have garbled."""
-JUDGE, ANSWERER = "an unnamed judge", "gpt-3.5-turbo"  # as the printed numbers name them
+MIN_SHARE_OF_ALL = 0.95
+"""Share of an answer's word sequences from which on a passage holds all of it, but for what OCR may
+have garbled."""
+
+JUDGE = "an unnamed judge"
+ANSWERER = "gpt-3.5-turbo"
+"""As the printed numbers name them."""
 
 
 @dataclass(frozen=True)
 class Released:
     """The released results by arm, in the order of `Data.test`.
 
-    `ragas` has columns precision and recall of the contexts, as the authors computed them.
+    Attributes:
+        ragas: Columns precision and recall of the contexts, as the authors computed them.
+        answers: The final answers.
+        files: Where they came from.
     """
 
     ragas: Mapping[str, pd.DataFrame]
@@ -70,81 +89,77 @@ class Released:
 
 
 def load(data: Data) -> Released:
-    """Every released result, checked against the test questions. There is no sample of them.
+    """Load every released result, checked against the test questions. There is no sample of them.
 
-    Raises resources.datasets.DataUnavailable: no source gives a file; QaRagDataError: a file is not of these questions.
+    Raises:
+        DataUnavailable: No source gives a file.
+        QaRagDataError: A file is not of these questions.
     """
     files = datasets.locate_all([*RAGAS.values(), *ANSWERS.values(), NOTEBOOK], "real")
     if PAPER_ENCODER not in files[NOTEBOOK].path.read_text(encoding="utf-8"):
         raise QaRagDataError(
             f"{files[NOTEBOOK].path} should name {PAPER_ENCODER} as the encoder of BERTScore."
         )
-    asked = [question.text for question in data.test]
-    files |= datasets.locate_available(MORE.values())
-    return Released(
-        ragas={
-            arm: read_ragas(files[name].path, asked)
-            for arm, name in (RAGAS | MORE).items()
-            if name in files
-        },
-        answers={
-            arm: json.loads(files[name].path.read_text(encoding="utf-8"))
-            for arm, name in ANSWERS.items()
-        },
-        files=tuple(files.values()),
-    )
+    files |= datasets.at_hand(MORE.values())
+    questions = [question.text for question in data.test]
+    ragas = {}
+    for arm, name in (RAGAS | MORE).items():
+        if name in files:
+            ragas[arm] = read_ragas(files[name].path, questions)
+    answers = {}
+    for arm, name in ANSWERS.items():
+        answers[arm] = json.loads(files[name].path.read_text(encoding="utf-8"))
+    return Released(ragas, answers, tuple(files.values()))
 
 
-def read_ragas(path: Path, asked: Sequence[str]) -> pd.DataFrame:
-    """Context precision and recall of each question, as RAGAS wrote them.
+RAGAS_COLUMNS = ("question", "context_precision", "context_recall")
+N_COMPARED_CHARACTERS = 60
+"""Characters of the end of a question that decide: some titles are spelled otherwise than in the
+file of pairs."""
 
-    Raises QaRagDataError: a column or a score is missing, or the questions are not those asked, in that order.
+
+def read_ragas(path: Path, questions: Sequence[str]) -> pd.DataFrame:
+    """Read context precision and recall of each question, as RAGAS wrote them.
+
+    Raises:
+        QaRagDataError: A column or a score is missing, or the questions are others, or in another
+            order.
     """
-    table = pd.read_csv(
-        path, usecols=lambda name: name in ("question", "context_precision", "context_recall")
-    )
-    if table.shape[1] != 3 or table.isna().any(axis=None):
+    table = pd.read_csv(path, usecols=lambda name: name in RAGAS_COLUMNS)
+    if table.shape[1] != len(RAGAS_COLUMNS) or table.isna().any(axis=None):
         raise QaRagDataError(
             f"{path} should have question, context_precision and context_recall in every row."
         )
-    # some titles are spelled in other characters than in the file of pairs, so the end of the question decides
-    same = [words(a)[-60:] == words(b)[-60:] for a, b in zip(table.question, asked, strict=False)]
-    if len(table) != len(asked) or not all(same):
+    found = [words(text)[-N_COMPARED_CHARACTERS:] for text in table.question]
+    needed = [words(text)[-N_COMPARED_CHARACTERS:] for text in questions]
+    if found != needed:
         raise QaRagDataError(
-            f"{path} should hold the {len(asked)} test questions in order; it has {len(table)} rows."
+            f"{path} should hold the {len(questions)} test questions in order; it has {len(table)} "
+            "rows."
         )
-    return table.rename(columns={"context_precision": "precision", "context_recall": "recall"})[
-        ["precision", "recall"]
-    ]
+    renamed = table.rename(columns={"context_precision": "precision", "context_recall": "recall"})
+    return renamed[["precision", "recall"]]
 
 
 def contexts(data: Data, released: Released) -> list[Answer]:
     """Rows of the judged contexts, with the authors' context precision and recall.
 
-    The stratum `holds` is what the six passages hold of the FDA's answer, where it has eight words or more.
+    The stratum `holds` is what the six passages hold of the FDA's answer, where it has eight words
+    or more.
     """
-    there = {
-        question.id: qa_rag.answer_passages(question, data.corpus, 0.0) for question in data.test
-    }
+    shares = {}
+    for question in data.test:
+        shares[question.id] = qa_rag.answer_passages(question, data.corpus, 0.0)
     rows = []
     for arm, table in released.ragas.items():
-        for question, precision, recall in zip(
-            data.test, table.precision, table.recall, strict=True
-        ):
-            ids = data.released.get(arm, {}).get(question.id, ())  # contexts of `MORE` are not read
-            strata = {}
-            if ids and (shares := there[question.id]):
-                most = max(shares[id] for id in ids)
-                strata["holds"] = (
-                    "the whole answer" if most >= WHOLE else "a part" if most else "nothing"
-                )
+        rankings = data.released.get(arm, {})  # contexts of `MORE` are not read
+        scores = zip(data.test, table.precision, table.recall, strict=True)
+        for question, precision, recall in scores:
+            ids = rankings.get(question.id, ())
             row = Answer(
                 task="contexts",
-                strata=strata,
-                items=[
-                    Item(id, data.corpus.of_id[id].document, rank=rank)
-                    for rank, id in enumerate(ids, start=1)
-                ],
+                strata=_holds_stratum(ids, shares[question.id]),
+                items=_ranked_items(ids, data),
                 measures={"precision": (float(precision), 1.0), "recall": (float(recall), 1.0)},
             )
             rows.append(
@@ -153,17 +168,38 @@ def contexts(data: Data, released: Released) -> list[Answer]:
     return rows
 
 
+def _ranked_items(ids: Sequence[str], data: Data) -> list[Item]:
+    return [
+        Item(passage_id, data.corpus.by_id[passage_id].document, rank=rank)
+        for rank, passage_id in enumerate(ids, start=1)
+    ]
+
+
+def _holds_stratum(ids: Collection[str], shares: Mapping[str, float]) -> dict[str, str]:
+    if not ids or not shares:
+        return {}
+    largest = max(shares[passage_id] for passage_id in ids)
+    if largest >= MIN_SHARE_OF_ALL:
+        return {"holds": "the whole answer"}
+    return {"holds": "a part" if largest else "nothing"}
+
+
 def more_parts_than_sentences(data: Data, released: Released) -> str:
-    """For how many questions the denominator of the context recall exceeds the sentences of the FDA's answer, by arm.
+    """For how many questions recall has a larger denominator than the answer has sentences, by arm.
 
     The denominators are those of the scores in lowest terms, so the counts are lower bounds.
     """
-    sentences = [len(re.split(r"(?<=[.!?])\s+", question.answer.strip())) for question in data.test]
+    n_sentences = []
+    for question in data.test:
+        sentences = re.split(r"(?<=[.!?])\s+", question.answer.strip())
+        n_sentences.append(len(sentences))
     counts = []
     for arm, table in released.ragas.items():
-        parts = [Fraction(recall).limit_denominator(50).denominator for recall in table.recall]
-        counts.append(f"{ARMS.get(arm, arm)} {sum(map(gt, parts, sentences))}")
-    return f"{'; '.join(counts)} of {len(sentences)}"
+        n_more = 0
+        for recall, n in zip(table.recall, n_sentences, strict=False):
+            n_more += Fraction(recall).limit_denominator(50).denominator > n
+        counts.append(f"{ARMS.get(arm, arm)} {n_more}")
+    return f"{'; '.join(counts)} of {len(n_sentences)}"
 
 
 def written(data: Data, released: Released) -> list[Answer]:
@@ -171,9 +207,8 @@ def written(data: Data, released: Released) -> list[Answer]:
     rows = []
     for arm, texts in released.answers.items():
         for question, text in zip(data.test, texts, strict=True):
-            row = Answer(
-                task="answers", answer=text, measures={"words": (float(len(text.split())), 1.0)}
-            )
+            n_words = float(len(text.split()))
+            row = Answer(task="answers", answer=text, measures={"words": (n_words, 1.0)})
             rows.append(
                 make_row(row, question, arm=arm, source="released", run="release", model=ANSWERER)
             )
@@ -182,70 +217,97 @@ def written(data: Data, released: Released) -> list[Answer]:
 
 def report(run: Run, outcomes: Outcomes, data: Data, released: Released) -> None:
     """Report every printed number that a released file gives, from rows of `contexts`."""
-    tests, pairs = len(data.test), len(data.questions)
-    stated = int(run.printed.number("qa_rag.text.pairs").value)
-    lost = released.ragas["qa_rag"].precision - released.ragas["hypothetical_12"].precision
-    counts = {
-        "ablation_loss": (float(lost.mean()), tests, RAGAS["hypothetical_12"]),
-        "pairs": (float(pairs), pairs, PAIRS),
-        "test_share": (tests / stated, stated, CONTEXTS["qa_rag"]),
-        "kept": (
-            float(np.mean([len(of) for of in data.released["qa_rag"].values()])),
-            tests,
-            CONTEXTS["qa_rag"],
-        ),
-    }
+    counts = _counts(run, data, released)
     for number in run.printed.numbers:
-        _, table, *place = number.id.split(".")
         if not number.rescore_from:
             continue
+        _, table, *place = number.id.split(".")
         if table == "text":
             value, n, source = counts[place[0]]
             run.rescored(number.id, value, n=n, source=source)
-        else:
-            measure, _, way = place[1].partition("_")
-            arm = place[0] + (
-                "_12" if table == "table5" and place[0] != "qa_rag" else "_agent" * (way == "agent")
-            )
-            if arm in released.ragas:
-                run.rescored(
-                    number.id, outcomes.score(measure, arm), n=tests, source=number.rescore_from[0]
-                )
+            continue
+        measure, _, way = place[1].partition("_")
+        arm = _released_arm(table, place[0], way)
+        if arm in released.ragas:
+            score = outcomes.score(measure, arm)
+            run.rescored(number.id, score, n=len(data.test), source=number.rescore_from[0])
 
 
-OWN_KEPT = (
-    "The question's own document: whether the authors' rule removes it, and how often it is among the six passages, "
-    "of the questions whose document the rule recognises"
+def _released_arm(table: str, arm: str, way: str) -> str:
+    """The name of a printed arm in the release; the ablation has half as many candidates."""
+    if table == "table5" and arm != "qa_rag":
+        return f"{arm}_12"
+    return f"{arm}_agent" if way == "agent" else arm
+
+
+def _counts(run: Run, data: Data, released: Released) -> dict[str, tuple[float, int, str]]:
+    """Value, n and source of each number in the text of the paper."""
+    n_test = len(data.test)
+    n_pairs = len(data.questions)
+    n_stated = int(run.printed.number("qa_rag.text.pairs").value)
+    loss = released.ragas["qa_rag"].precision - released.ragas["hypothetical_12"].precision
+    n_passages = [len(ids) for ids in data.released["qa_rag"].values()]
+    return {
+        "ablation_loss": (float(loss.mean()), n_test, RAGAS["hypothetical_12"]),
+        "pairs": (float(n_pairs), n_pairs, PAIRS),
+        "test_share": (n_test / n_stated, n_stated, CONTEXTS["qa_rag"]),
+        "kept": (float(np.mean(n_passages)), n_test, CONTEXTS["qa_rag"]),
+    }
+
+
+OWN_DOCUMENT_CAPTION = (
+    "The question's own document: whether the authors' rule removes it, and how often it is among "
+    "the six passages, of the questions whose document the rule recognises"
 )
 
 
-def own_kept(data: Data, printed: Published) -> pd.DataFrame:
-    """The methods of Tables 3 and 5, the best first: does the authors' rule remove a question's own document, and how
-    many rankings kept it, of the questions whose document the rule recognises?
+def own_document_table(data: Data, printed: Published) -> pd.DataFrame:
+    """Tabulate what became of a question's own document, the best methods of Tables 3 and 5 first.
+
+    Does the authors' rule remove it, and how many rankings have it, of the questions whose document
+    the rule recognises?
     """
-    found = {question.id: qa_rag.own_documents(question, data.corpus) for question in data.test}
-    own = {id: documents for id, documents in found.items() if documents}
+    own = {}
+    for question in data.test:
+        documents = qa_rag.own_documents(question, data.corpus)
+        if documents:
+            own[question.id] = documents
     rows = []
     for arm, label in ARMS.items():
-        name, small, _ = arm.partition("_12")
-        number = printed.number(f"qa_rag.table{5 if small else 3}.{name}.precision")
-        removed = {kind in AUTHORS["multiquery_rule"].removed for kind, _ in PRINTED[arm].tracks}
-        six = {
-            id: {data.corpus.of_id[p].document for p in of}
-            for id, of in data.released.get(arm, {}).items()
+        name, ablation, _ = arm.partition("_12")
+        table = 5 if ablation else 3
+        number = printed.number(f"qa_rag.table{table}.{name}.precision")
+        row = {
+            "method": label,
+            "printed precision": number.printed,
+            "own document removed": _removed_in_words(arm),
+            "found among the six": _found_in_words(data, own, arm),
         }
-        held = [bool(own[id] & of) for id, of in six.items() if id in own]
-        among = (
-            f"{sum(held)} of {len(held)}"
-            if held
-            else "none recognised"
-            if six
-            else "contexts missing"
-        )
-        told = "for the question alone" if len(removed) == 2 else "yes" if True in removed else "no"
-        row = {"method": label, "printed precision": number.printed, "own document removed": told}
-        rows.append(row | {"found among the six": among})
+        rows.append(row)
     return pd.DataFrame(rows).sort_values("printed precision", ascending=False, kind="stable")
+
+
+def _removed_in_words(arm: str) -> str:
+    kinds = {kind for kind, _ in PRINTED[arm].tracks}
+    removed = kinds & set(AUTHORS["multiquery_rule"].removed)
+    if not removed:
+        return "no"
+    return "yes" if removed == kinds else "for the question alone"
+
+
+def _found_in_words(data: Data, own: Mapping[str, Collection[str]], arm: str) -> str:
+    rankings = data.released.get(arm, {})
+    if not rankings:
+        return "contexts missing"
+    n_found = 0
+    n_recognised = 0
+    for question_id, ids in rankings.items():
+        if question_id not in own:
+            continue
+        titles = {data.corpus.by_id[passage_id].document for passage_id in ids}
+        n_recognised += 1
+        n_found += not titles.isdisjoint(own[question_id])
+    return f"{n_found} of {n_recognised}" if n_recognised else "none recognised"
 
 
 LARGER = (
@@ -254,125 +316,143 @@ LARGER = (
     ("qa_rag", "question_12"),
     ("qa_rag", "hypothetical_12"),
 )
-"""Pairs of rankings of which the first was chosen from all that the second was chosen from, and more (section 3.3)."""
+"""Pairs of rankings of which the first was chosen from all that the second was chosen from, and
+more (section 3.3)."""
 
 
 def outranked(data: Data) -> pd.DataFrame:
-    """For each pair of `LARGER`, the passages that the smaller pool kept and the larger one should have kept too.
+    """For each pair of `LARGER`, the passages of the smaller pool that the larger one lacks.
 
-    Both were cut to six by the same reranker's relevance. So a passage of the smaller pool that is more relevant than
-    the last one that the larger pool kept must be among these six, too.
+    Both were cut to six by the same reranker's relevance. So a passage of the smaller pool that is
+    more relevant than the last of the six of the larger pool must be among these six, too.
     """
     rows = []
     for larger, smaller in LARGER:
-        missing = []
-        for question, kept in data.rankings[larger].items():
-            there = {(context.document, context.text) for context in kept}
-            last = min(context.relevance for context in kept)
-            missing.append(
-                sum(
-                    c.relevance > last and (c.document, c.text) not in there
-                    for c in data.rankings[smaller][question]
-                )
-            )
-        share = proportion(sum(map(bool, missing)), len(missing))
-        rows.append(
-            (
-                ARMS[larger],
-                ARMS[smaller],
-                share,
-                sum(missing),
-                sum(map(len, data.rankings[smaller].values())),
-            )
-        )
-    return pd.DataFrame(
-        rows,
-        columns=[
-            "larger pool",
-            "smaller pool",
-            "questions with a missing passage",
-            "passages missing",
-            "of",
-        ],
-    )
+        rankings = data.rankings[smaller]
+        n_missing = []
+        for question, selected in data.rankings[larger].items():
+            n_missing.append(_count_missing(selected, rankings[question]))
+        row = {
+            "larger pool": ARMS[larger],
+            "smaller pool": ARMS[smaller],
+            "questions with a missing passage": proportion(
+                sum(map(bool, n_missing)), len(n_missing)
+            ),
+            "passages missing": sum(n_missing),
+            "of": sum(map(len, rankings.values())),
+        }
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
-def sort_key(code: Code) -> Callable[[str], float]:
-    """What the released code sorts merged passages by (`model.py`, `extract_relevance_score`): a number, or else 0.
+def _count_missing(selected: Sequence[Context], others: Sequence[Context]) -> int:
+    """Passages that are more relevant than the last one that is selected, and are not selected."""
+    present = {(context.document, context.text) for context in selected}
+    last = min(context.relevance for context in selected)
+    relevant = [context for context in others if context.relevance > last]
+    return sum((context.document, context.text) not in present for context in relevant)
 
-    Raises NotInCode: the function has no pattern.
+
+@dataclass(frozen=True)
+class SortKey:
+    """What the released code sorts merged passages by: the number that a pattern finds, or 0."""
+
+    pattern: re.Pattern[str]
+
+    def __call__(self, text: str) -> float:
+        """The key of a passage."""
+        match = self.pattern.search(text)
+        return float(match[1]) if match else 0.0
+
+
+def sort_key(code: Code) -> SortKey:
+    """Read the pattern of the released code (`model.py`, `extract_relevance_score`).
+
+    Raises:
+        NotInCode: The function has no pattern.
     """
     tree = ast.parse(code.path.read_text(encoding="utf-8"))
-    function = next(
-        (n for n in ast.walk(tree) if getattr(n, "name", "") == "extract_relevance_score"),
-        ast.Pass(),
+    functions = [node for node in ast.walk(tree) if getattr(node, "name", "") == _SORT_FUNCTION]
+    for node in ast.walk(functions[0]) if functions else ():
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "re.search":
+            return SortKey(re.compile(ast.literal_eval(node.args[0])))
+    raise NotInCode(
+        f"{code.path} should hold {_SORT_FUNCTION} with a pattern; it does not. Fetch it again."
     )
-    patterns = [
-        n.args[0]
-        for n in ast.walk(function)
-        if isinstance(n, ast.Call) and ast.unparse(n.func) == "re.search"
-    ]
-    if not patterns:
-        raise NotInCode(
-            f"{code.path} should hold extract_relevance_score with a pattern; it does not. Fetch it again."
-        )
-    pattern = re.compile(ast.literal_eval(patterns[0]))
 
-    def key(text: str) -> float:
-        found = pattern.search(text)
-        return float(found[1]) if found else 0.0
 
-    return key
-
+_SORT_FUNCTION = "extract_relevance_score"
 
 TRACKS = ("hypothetical_12", "question_12")
-"""The tracks of QA-RAG as the ablation has them, in the order in which the released code lists their passages."""
-WHERE = {
-    (True, True): "in both tracks",
-    (True, False): "in the hypothetical answer's alone",
-    (False, True): "in the question's alone",
-    (False, False): "in neither",
-}
+"""The tracks of QA-RAG as the ablation has them, in the order in which the released code lists
+their passages."""
+
+BOTH_TRACKS = "in both tracks"
+ANSWER_TRACK = "in the hypothetical answer's alone"
+QUESTION_TRACK = "in the question's alone"
+NO_TRACK = "in neither"
+
+PassageKey = tuple[str, str]
+"""Title and text of a passage."""
 
 
 def merged(data: Data, code: Code) -> pd.DataFrame:
-    """Which track has the passages of QA-RAG: by the released merge, by relevance, and as released (section 2.4).
+    """Tabulate which track has the passages of QA-RAG (section 2.4).
 
-    The released merge (`get_combined_top_contexts_with_ft`) lists six passages of each track without repetition, sorts
-    them by `sort_key`, which leaves equals in their order, and keeps six. Counts are over all questions.
+    They are ordered by the released merge, by relevance, and as released. The released merge
+    (`get_combined_top_contexts_with_ft`) lists six passages of each track without repetition, sorts
+    them by `sort_key`, which leaves equals in their order, and selects six. Counts are over all
+    questions.
     """
-    located = {file.name: file.path for file in data.files}
-    raw = {
-        arm: json.loads(located[name].read_text(encoding="utf-8")) for arm, name in CONTEXTS.items()
-    }
-    key, rows, read, total = sort_key(code), [], 0, 0
-    for question, shown in raw["qa_rag"].items():
-        of = {arm: data.rankings[arm][question.strip()] for arm in ("qa_rag", *TRACKS)}
-        six = {
-            arm: [(context.document, context.text) for context in contexts]
-            for arm, contexts in of.items()
-        }
-        keys: dict[tuple[str, str], float] = {}
-        relevance: dict[tuple[str, str], float] = {}
+    raw = _raw_contexts(data)
+    key = sort_key(code)
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    n_read = 0
+    n_passages = 0
+    for text in raw["qa_rag"]:
+        tracks = {arm: _passage_keys(data.rankings[arm][text.strip()]) for arm in TRACKS}
+        keys: dict[PassageKey, float] = {}
+        relevance: dict[PassageKey, float] = {}
         for arm in TRACKS:
-            for passage, context, text in zip(six[arm], of[arm], raw[arm][question], strict=True):
-                keys.setdefault(passage, key(text))
+            shown = raw[arm][text]
+            track_contexts = data.rankings[arm][text.strip()]
+            for passage, context, full in zip(tracks[arm], track_contexts, shown, strict=True):
+                keys.setdefault(passage, key(full))
                 relevance.setdefault(passage, context.relevance)
-        read, total = read + sum(map(bool, keys.values())), total + len(keys)
+        n_read += sum(map(bool, keys.values()))
+        n_passages += len(keys)
         orders = {
             "the released merge": sorted(keys, key=keys.__getitem__, reverse=True),
             "a merge by relevance": sorted(keys, key=relevance.__getitem__, reverse=True),
-            "the released ranking": six["qa_rag"],
+            "the released ranking": _passage_keys(data.rankings["qa_rag"][text.strip()]),
         }
+        n_selected = len(raw["qa_rag"][text])
         for name, order in orders.items():
-            rows += [
-                (name, *(passage in six[arm] for arm in TRACKS)) for passage in order[: len(shown)]
-            ]
-    counts = pd.DataFrame(
-        [{where: rows.count((name, *both)) for both, where in WHERE.items()} for name in orders]
-    )
-    counts.insert(0, "six passages by", list(orders))
-    counts.insert(
-        1, "relevances that it reads", [f"{read:,} of {total:,}", f"{total:,} of {total:,}", ""]
-    )
-    return counts
+            counts[name].update(_track_of(passage, tracks) for passage in order[:n_selected])
+    columns = [BOTH_TRACKS, ANSWER_TRACK, QUESTION_TRACK, NO_TRACK]
+    table = pd.DataFrame(list(counts.values()), columns=columns).fillna(0).astype(int)
+    table.insert(0, "six passages by", list(counts))
+    read = [f"{n_read:,} of {n_passages:,}", f"{n_passages:,} of {n_passages:,}", ""]
+    table.insert(1, "relevances that it reads", read)
+    return table
+
+
+def _raw_contexts(data: Data) -> dict[str, dict[str, list[str]]]:
+    """The released rankings as they are written, by arm and text of the question."""
+    paths = {file.name: file.path for file in data.files}
+    return {
+        arm: json.loads(paths[name].read_text(encoding="utf-8")) for arm, name in CONTEXTS.items()
+    }
+
+
+def _passage_keys(ranking: Sequence[Context]) -> list[PassageKey]:
+    return [(context.document, context.text) for context in ranking]
+
+
+def _track_of(passage: PassageKey, tracks: Mapping[str, Collection[PassageKey]]) -> str:
+    in_answer, in_question = (passage in tracks[arm] for arm in TRACKS)
+    if in_answer and in_question:
+        return BOTH_TRACKS
+    if in_answer:
+        return ANSWER_TRACK
+    return QUESTION_TRACK if in_question else NO_TRACK

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -9,14 +10,13 @@ import numpy as np
 from tqdm import tqdm
 
 from evaluation.answers import Answer
-from helpers.completions import Message
 from helpers.llm import LLM
 from helpers.thoughts import without_thought
 from helpers.vectors import EncoderUnavailable
 from papers.qa_rag.data import Question
-from papers.qa_rag.retrieval import Gold, Relevance, Reranker, best_window, rerank, rows_of
+from papers.qa_rag.retrieval import BestWindow, Gold, Relevance, Reranker, make_rows, rerank
 from papers.qa_rag.search import Searcher
-from rag.prompts import arm_of, chat_messages
+from rag.prompts import Message, chat_messages
 from rag.retrieval import CrossEncoder
 
 PAPER_RERANKER = "BAAI/bge-reranker-large"
@@ -31,93 +31,137 @@ LABELS = {
 Prompt: TypeAlias = Callable[[str, str, str], Sequence[Message]]
 """What a scoring agent is asked, of a question, an excerpt and the title of its document."""
 
-
-def _cross_encoder(searcher: Searcher, model: str) -> Reranker:
-    trained = CrossEncoder([passage.text for passage in searcher.corpus.passages], model)
-
-    def score(questions: Sequence[str], rows: Sequence[Sequence[int]]) -> list[Relevance]:
-        bar = tqdm(
-            list(zip(questions, rows, strict=True)),
-            desc=f"rerank by {trained.name}",
-            unit="question",
-        )
-        return [
-            Relevance(trained.score(question, np.asarray(chosen, dtype=np.int64)))
-            for question, chosen in bar
-        ]
-
-    return score
+MAX_SCORE = 10.0
+"""Highest score of the scoring agent."""
 
 
-def chosen(name: str, searcher: Searcher) -> tuple[tuple[str, Reranker], dict[str, str]]:
-    """The reranker of the arms, by its place in `LABELS`; and those that did not run, with the reason.
+@dataclass(frozen=True)
+class TrainedReranker:
+    """A cross-encoder that reads the question and a passage together."""
 
-    `name` is a cross-encoder of a hub; empty for the encoder on windows.
+    model: CrossEncoder
+
+    def __call__(self, questions: Sequence[str], rows: Sequence[Sequence[int]]) -> list[Relevance]:
+        """Score the rows of each question."""
+        pairs = list(zip(questions, rows, strict=True))
+        progress = tqdm(pairs, desc=f"rerank by {self.model.name}", unit="question")
+        relevance = []
+        for question, rows_of_question in progress:
+            scores = self.model.score(question, np.asarray(rows_of_question, dtype=np.int64))
+            relevance.append(Relevance(scores))
+        return relevance
+
+
+def choose_reranker(name: str, searcher: Searcher) -> tuple[tuple[str, Reranker], dict[str, str]]:
+    """Choose the reranker of the arms.
+
+    Args:
+        name: A cross-encoder of a hub; empty for the encoder on windows.
+        searcher: The corpus.
+
+    Returns:
+        The key of ``LABELS`` with the reranker, and those that did not run with the reason.
     """
-    windows = ("best_window", best_window(searcher))
+    windows = ("best_window", BestWindow(searcher))
     if not name:
-        return windows, {
-            PAPER_RERANKER: "no package carries it; name it as `reranker` where a hub can be reached"
-        }
+        why = "no package carries it; name it as `reranker` where a hub can be reached"
+        return windows, {PAPER_RERANKER: why}
+    texts = [passage.text for passage in searcher.corpus.passages]
     try:
-        return (
-            "bge_reranker" if name == PAPER_RERANKER else "cross_encoder",
-            _cross_encoder(searcher, name),
-        ), {}
+        trained = TrainedReranker(CrossEncoder(texts, name))
     except EncoderUnavailable as error:
         return windows, {name: str(error)}
+    key = "bge_reranker" if name == PAPER_RERANKER else "cross_encoder"
+    return (key, trained), {}
 
 
-def agent_prompt(question: str, excerpt: str, _title: str = "") -> list[dict[str, str]]:
-    """What the scoring agent is asked about one excerpt."""
-    asked = "How relevant is the excerpt to the question? Answer with a number from 0 (not at all) to 10 (fully)."
-    return chat_messages(SYSTEM, f"Excerpt:\n{excerpt.strip()}\n\nQuestion: {question}\n\n{asked}")
+def agent_prompt(question: str, excerpt: str, _title: str = "") -> list[Message]:
+    """Build the prompt of the scoring agent about one excerpt."""
+    instruction = (
+        "How relevant is the excerpt to the question? Answer with a number from 0 (not at all) to "
+        "10 (fully)."
+    )
+    return chat_messages(
+        SYSTEM, f"Excerpt:\n{excerpt.strip()}\n\nQuestion: {question}\n\n{instruction}"
+    )
 
 
-def scoring_agent(
-    searcher: Searcher, model: LLM, prompt: Prompt = agent_prompt, told: str = ""
-) -> Reranker:
-    """The paper's first idea (section 2.4): a language model writes a score of 0 to 10 for each passage.
+@dataclass(frozen=True)
+class ScoringAgent:
+    """The paper's first idea (section 2.4): a language model writes a score of 0 to 10.
 
     It sees the window of each passage that is nearest to the question.
+
+    Attributes:
+        searcher: The corpus.
+        model: The language model.
+        prompt: What it is asked.
+        note: Ends the name of this step in progress bars and in the record of the run.
     """
 
-    def score(questions: Sequence[str], rows: Sequence[Sequence[int]]) -> list[Relevance]:
-        prompts = [
-            prompt(question, excerpt, searcher.corpus.passages[row].document)
-            for question, chosen in zip(questions, rows, strict=True)
-            for row, excerpt in zip(chosen, searcher.excerpts(question, chosen), strict=True)
-        ]
-        replies = model.chat_many(prompts, max_tokens=6, label=f"rerank by scoring agent{told}")
+    searcher: Searcher
+    model: LLM
+    prompt: Prompt = agent_prompt
+    note: str = ""
+
+    def __call__(self, questions: Sequence[str], rows: Sequence[Sequence[int]]) -> list[Relevance]:
+        """Score the rows of each question."""
+        prompts: list[Sequence[Message]] = []
+        for question, rows_of_question in zip(questions, rows, strict=True):
+            prompts += self._prompts(question, rows_of_question)
+        label = f"rerank by scoring agent{self.note}"
+        replies = self.model.chat_many(prompts, max_tokens=6, label=label)
         scores = np.array([read_score(reply.text) for reply in replies])
         ends = np.cumsum([0, *map(len, rows)]).tolist()
-        return [
-            Relevance(scores[a:b], tuple(reply.key for reply in replies[a:b]))
-            for a, b in pairwise(ends)
-        ]
+        relevance = []
+        for start, end in pairwise(ends):
+            requests = tuple(reply.key for reply in replies[start:end])
+            relevance.append(Relevance(scores[start:end], requests))
+        return relevance
 
-    return score
+    def _prompts(self, question: str, rows: Sequence[int]) -> list[Sequence[Message]]:
+        passages = self.searcher.corpus.passages
+        excerpts = self.searcher.excerpts(question, rows)
+        return [
+            self.prompt(question, excerpt, passages[row].document)
+            for row, excerpt in zip(rows, excerpts, strict=True)
+        ]
 
 
 def read_score(text: str) -> float:
-    """The first number in an answer if it lies within 0 and 10, as in `8`, `8/10`, `Score: 7.5`; else NaN."""
-    text = without_thought(text)
-    number = re.search(r"\d+(?:\.\d+)?", text)
+    """Read the first number of a reply, as in ``8``, ``8/10``, ``Score: 7.5``.
+
+    Returns:
+        The number, or NaN if there is none or it is not within 0 and 10.
+    """
+    number = re.search(r"\d+(?:\.\d+)?", without_thought(text))
     value = float(number[0]) if number else np.nan
-    return value if 0 <= value <= 10 else np.nan
+    return value if 0 <= value <= MAX_SCORE else np.nan
 
 
-@arm_of
-def ordering(
-    questions: Sequence[Question],
-    searcher: Searcher,
-    found: Mapping[str, Sequence[int]],
-    reranker: Reranker | None,
-    gold: Gold,
-) -> list[Answer]:
-    """An arm: the same candidates in one reranker's order, or as found."""
-    ranked, told = rerank(
-        {q.id: found[q.id] for q in questions}, reranker, {q.id: q.text for q in questions}
-    )
-    passages = {id: [searcher.corpus.passages[row] for row in rows] for id, rows in ranked.items()}
-    return rows_of(passages, gold, told=told, task="rerank")
+@dataclass(frozen=True)
+class Reordering:
+    """An arm: the same candidates in one reranker's order, or as found.
+
+    Attributes:
+        searcher: The corpus.
+        found: Rows of the candidates, by question id.
+        reranker: Orders them; None leaves them as found.
+        gold: What should be found.
+    """
+
+    searcher: Searcher
+    found: Mapping[str, Sequence[int]]
+    reranker: Reranker | None
+    gold: Gold
+
+    def __call__(self, questions: Sequence[Question]) -> list[Answer]:
+        """Order the candidates of each question, and measure the first of them."""
+        found = {question.id: self.found[question.id] for question in questions}
+        texts = {question.id: question.text for question in questions}
+        ranked, relevance = rerank(found, self.reranker, texts)
+        passages = self.searcher.corpus.passages
+        rankings = {}
+        for question_id, rows in ranked.items():
+            rankings[question_id] = [passages[row] for row in rows]
+        return make_rows(rankings, self.gold, relevance=relevance, task="rerank")

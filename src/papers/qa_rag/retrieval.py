@@ -1,32 +1,39 @@
-"""Two-track retrieval over guidance (QA-RAG, sections 2.3 to 2.4): the arms, and what their six passages hold.
+"""Two-track retrieval over guidance (QA-RAG, sections 2.3 to 2.4): the arms and their passages.
 
-An arm takes so many passages for each of its texts (the question, ...), and keeps the best six by a reranker.
+An arm takes so many passages for each of its texts (the question, ...), and selects the best six by
+a reranker.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from evaluation.answers import Answer, Item, make_row
 from evaluation.trec import DOCUMENTS, OF_SOURCE, score_rankings
-from helpers.completions import Message
 from helpers.llm import LLM
 from helpers.thoughts import without_thought
 from papers.qa_rag import data
 from papers.qa_rag.data import Corpus, Data, Passage, Question
 from papers.qa_rag.search import Scores, Search, Searcher
-from rag.prompts import arm_of, user_message
+from rag.prompts import Message, user_message
 from rag.retrieval import reciprocal_rank_fusion
 
-KEPT = 6  # passages after reranking (section 3.3)
+N_SELECTED = 6
+"""Passages after reranking (section 3.3)."""
 
 
 @dataclass(frozen=True)
-class Arm:
-    """A way of finding six passages: by `tracks`, kinds of query and how many passages each text of them brings.
+class ArmConfig:
+    """A way of finding six passages.
 
-    A kind that a model writes comes last. `removed` are kinds for which the question's own document leaves the index.
+    Attributes:
+        label: Name in tables.
+        tracks: Kinds of query, and how many passages each text of them brings. A kind that a model
+            writes comes last.
+        by: What of a passage is searched.
+        reranked: Whether a reranker orders what was found.
+        removed: Kinds of query for which the question's own document leaves the index.
     """
 
     label: str
@@ -37,73 +44,80 @@ class Arm:
 
 
 PRINTED = {
-    "qa_rag": Arm(
+    "qa_rag": ArmConfig(
         "QA-RAG: question (12), hypothetical answer (12)", (("question", 12), ("tuned", 12))
     ),
-    "multiquery": Arm(
+    "multiquery": ArmConfig(
         "Multiquery: question (6) + three more (6 each)", (("question", 6), ("multi", 6))
     ),
-    "hyde": Arm("HyDE, a larger model's document (24)", (("hyde", 24),)),
-    "question": Arm("Only question (24)", (("question", 24),)),
-    "hypothetical": Arm("Only hypothetical answer (24)", (("tuned", 24),)),
-    "question_12": Arm("Only question (12)", (("question", 12),)),
-    "hypothetical_12": Arm("Only hypothetical answer (12)", (("tuned", 12),)),
+    "hyde": ArmConfig("HyDE, a larger model's document (24)", (("hyde", 24),)),
+    "question": ArmConfig("Only question (24)", (("question", 24),)),
+    "hypothetical": ArmConfig("Only hypothetical answer (24)", (("tuned", 24),)),
+    "question_12": ArmConfig("Only question (12)", (("question", 12),)),
+    "hypothetical_12": ArmConfig("Only hypothetical answer (12)", (("tuned", 12),)),
 }
 """Rows of Tables 3 and 5, the latter with 12 candidates."""
 OTHERS = {
-    "base": Arm("Only hypothetical answer, not fine-tuned (24)", (("base", 24),)),
-    "bare": Arm("Only question, without the guideline that it names (24)", (("bare", 24),)),
-    "bm25": Arm("BM25, question", (("question", 24),), by="words", reranked=False),
-    "bm25_bare": Arm(
+    "base": ArmConfig("Only hypothetical answer, not fine-tuned (24)", (("base", 24),)),
+    "bare": ArmConfig("Only question, without the guideline that it names (24)", (("bare", 24),)),
+    "bm25": ArmConfig("BM25, question", (("question", 24),), by="words", reranked=False),
+    "bm25_bare": ArmConfig(
         "BM25, question without the guideline that it names",
         (("bare", 24),),
         by="words",
         reranked=False,
     ),
-    "reference": Arm("The FDA's own answer as the query (24)", (("reference", 24),)),
+    "reference": ArmConfig("The FDA's own answer as the query (24)", (("reference", 24),)),
 }
 """What the printed rows leave open, and plain baselines."""
 ARMS = {**PRINTED, **OTHERS}
+_RULE_LABELS = {
+    "question": "Only question",
+    "multiquery": "Multiquery",
+    "qa_rag": "QA-RAG",
+    "hypothetical": "Only hypothetical answer",
+}
+
+
+def _without_own_document(name: str, rule: str, removed: tuple[str, ...]) -> ArmConfig:
+    return replace(PRINTED[name], label=f"{_RULE_LABELS[name]}: {rule}", removed=removed)
+
+
+_BY_QUESTION = "own document removed for the question alone"
+_BY_ALL = "own document removed for every query"
 AUTHORS = {
-    "multiquery_authors": Arm(
+    "multiquery_authors": ArmConfig(
         "Multiquery, authors' prompt: question (8) + two more (8 each)",
         (("question", 8), ("multi_authors", 8)),
     ),
-    "hyde_authors": Arm("HyDE, authors' prompt (24)", (("hyde_authors", 24),)),
-    "hypothetical_authors": Arm(
+    "hyde_authors": ArmConfig("HyDE, authors' prompt (24)", (("hyde_authors", 24),)),
+    "hypothetical_authors": ArmConfig(
         "Only hypothetical answer, authors' prompt (24)", (("tuned_authors", 24),)
     ),
-    **{
-        f"{name}_rule": replace(
-            PRINTED[name],
-            label=f"{label}: own document removed for the question alone",
-            removed=("question", "multi"),
-        )
-        for name, label in (
-            ("question", "Only question"),
-            ("multiquery", "Multiquery"),
-            ("qa_rag", "QA-RAG"),
-        )
-    },
-    **{
-        f"{name}_removed": replace(
-            PRINTED[name],
-            label=f"{label}: own document removed for every query",
-            removed=("question", "tuned"),
-        )
-        for name, label in (("hypothetical", "Only hypothetical answer"), ("qa_rag", "QA-RAG"))
-    },
+    "question_rule": _without_own_document("question", _BY_QUESTION, ("question", "multi")),
+    "multiquery_rule": _without_own_document("multiquery", _BY_QUESTION, ("question", "multi")),
+    "qa_rag_rule": _without_own_document("qa_rag", _BY_QUESTION, ("question", "multi")),
+    "hypothetical_removed": _without_own_document("hypothetical", _BY_ALL, ("question", "tuned")),
+    "qa_rag_removed": _without_own_document("qa_rag", _BY_ALL, ("question", "tuned")),
 }
-"""The authors' prompts (see `authors`), their rule that removes a question's own document, and one for all queries."""
+"""The authors' prompts (see `authors`), their rule that removes a question's own document, and one
+for all queries."""
 LABELS = {name: arm.label for name, arm in {**ARMS, **AUTHORS}.items()}
-COLOURS = {name: "#125ee0" if name in PRINTED else "#c35410" for name in ARMS} | {
-    "reference": "#808080"
+COLOURS = {
+    **dict.fromkeys(PRINTED, "#125ee0"),
+    **dict.fromkeys(OTHERS, "#c35410"),
+    "reference": "#808080",
 }
 
 
 @dataclass(frozen=True)
 class Query:
-    """What is asked with for one question: its texts, none if a model's reply held none, and the request of that."""
+    """What is searched with for one question.
+
+    Attributes:
+        texts: Its texts; none if a model's reply held none.
+        request: Key of the request that a model answered with them; empty without a model.
+    """
 
     texts: tuple[str, ...]
     request: str = ""
@@ -114,97 +128,164 @@ Queries = Mapping[str, Mapping[str, Query]]
 
 
 def plain_queries(questions: Sequence[Question]) -> dict[str, dict[str, Query]]:
-    """The queries that need no model: the question, the question without the guideline's title, the FDA's answer."""
-    return {
-        "question": {q.id: Query((q.text,)) for q in questions},
-        "bare": {q.id: Query((q.body,)) for q in questions},
-        "reference": {q.id: Query((q.answer,)) for q in questions},
-    }
+    """The queries that need no model.
+
+    They are the question, the question without the guideline's title, and the FDA's answer.
+    """
+    by_question = {question.id: Query((question.text,)) for question in questions}
+    by_body = {question.id: Query((question.body,)) for question in questions}
+    by_answer = {question.id: Query((question.answer,)) for question in questions}
+    return {"question": by_question, "bare": by_body, "reference": by_answer}
 
 
 MULTIQUERY = (
-    "Write three different versions of the question, each from another point of view, to find documents that answer "
-    "it. One version a line, nothing else."
+    "Write three different versions of the question, each from another point of view, to find "
+    "documents that answer it. One version a line, nothing else."
 )
 HYDE = "Please write a passage to answer the question."
 """HyDE's prompt for web search (Gao et al. 2022, as the paper says in section 3.4)."""
 
+N_MULTIQUERY = 3
+"""Further questions of multiquery."""
 
-def multiquery_prompt(question: Question) -> list[dict[str, str]]:
-    """Three more questions, in place of GPT-4 and the authors' prompt."""
+MIN_WORDS_OF_QUERY = 3
+"""Words from which on a line of a reply is a question."""
+
+
+def multiquery_prompt(question: Question) -> list[Message]:
+    """Build the prompt for three more questions, in place of GPT-4 and the authors' prompt."""
     return user_message(f"{MULTIQUERY}\n\nQuestion: {question.text}")
 
 
-def hyde_prompt(question: Question) -> list[dict[str, str]]:
-    """A hypothetical document."""
+def hyde_prompt(question: Question) -> list[Message]:
+    """Build the prompt for a hypothetical document."""
     return user_message(f"{HYDE}\nQuestion: {question.text}\nPassage:")
 
 
-def read_queries(text: str, most: int = 3) -> list[str]:
-    """The distinct questions of an answer, one a line, without numbers or bullets; at most three."""
-    text = without_thought(text)
-    lines = [line.strip().lstrip("-*0123456789.) ").strip() for line in text.splitlines()]
+def read_queries(text: str, max_queries: int = N_MULTIQUERY) -> list[str]:
+    """Read the distinct questions of a reply, one a line, without numbers or bullets."""
     distinct: dict[str, str] = {}
-    for line in lines:
-        if len(line.split()) >= 3:
-            distinct.setdefault(data.words(line), line)
-    return list(distinct.values())[:most]
+    for line in without_thought(text).splitlines():
+        query = line.strip().lstrip("-*0123456789.) ").strip()
+        if len(query.split()) >= MIN_WORDS_OF_QUERY:
+            distinct.setdefault(data.words(query), query)
+    return list(distinct.values())[:max_queries]
 
 
-def asked_queries(
-    model: LLM,
-    questions: Sequence[Question],
-    prompts: Sequence[Sequence[Message]],
-    tokens: int,
-    label: str,
-    most: int = 0,
-) -> dict[str, Query]:
-    """What a model writes for each question: a text to search with, or `most` questions, one a line."""
-    replies = model.chat_many(prompts, max_tokens=tokens, label=label)
-    found = {}
-    for question, reply in zip(questions, replies, strict=True):
-        texts = read_queries(reply.text, most) if most else [reply.text] * bool(reply.text.strip())
-        found[question.id] = Query(tuple(texts), reply.key)
-    return found
+@dataclass(frozen=True)
+class QueryWriter:
+    """A model that writes what is searched with.
+
+    Attributes:
+        model: The model.
+        max_tokens: Longest reply, in tokens.
+        label: Name of this step in progress bars and in the record of the run.
+        max_queries: Number of questions in a reply, one a line; 0 if the reply is one text.
+    """
+
+    model: LLM
+    max_tokens: int
+    label: str
+    max_queries: int = 0
+
+    def write(
+        self, questions: Sequence[Question], prompts: Sequence[Sequence[Message]]
+    ) -> dict[str, Query]:
+        """Write the query of each question, by its id.
+
+        Args:
+            questions: The questions.
+            prompts: What the model is asked for each of them.
+        """
+        replies = self.model.chat_many(prompts, max_tokens=self.max_tokens, label=self.label)
+        return {
+            question.id: Query(self._texts(reply.text), reply.key)
+            for question, reply in zip(questions, replies, strict=True)
+        }
+
+    def _texts(self, reply: str) -> tuple[str, ...]:
+        if self.max_queries:
+            return tuple(read_queries(reply, self.max_queries))
+        return (reply,) if reply.strip() else ()
 
 
 def written_queries(
     model: LLM, questions: Sequence[Question], multiquery_tokens: int, hyde_tokens: int
 ) -> dict[str, dict[str, Query]]:
-    """Queries of the arms multiquery and HyDE (section 3.4)."""
-    more, hyde = (list(map(prompt, questions)) for prompt in (multiquery_prompt, hyde_prompt))
+    """Write the queries of the arms multiquery and HyDE (section 3.4)."""
+    multiquery = QueryWriter(model, multiquery_tokens, "multiquery", N_MULTIQUERY)
+    hyde = QueryWriter(model, hyde_tokens, "HyDE")
     return {
-        "multi": asked_queries(model, questions, more, multiquery_tokens, "multiquery", most=3),
-        "hyde": asked_queries(model, questions, hyde, hyde_tokens, "HyDE"),
+        "multi": multiquery.write(questions, [multiquery_prompt(q) for q in questions]),
+        "hyde": hyde.write(questions, [hyde_prompt(q) for q in questions]),
     }
 
 
-def candidates(
-    searcher: Searcher, arm: Arm, queries: Queries, questions: Sequence[Question]
+def find_candidates(
+    searcher: Searcher, config: ArmConfig, queries: Queries, questions: Sequence[Question]
 ) -> dict[str, list[int]]:
-    """What an arm finds for each question before reranking: question id -> rows, best first.
+    """Find what an arm gives to the reranker.
 
-    A passage that two texts bring counts once, so there may be fewer than 24; a query without a text brings none.
+    A passage that two texts bring counts once, so there may be fewer than 24; a query without a
+    text brings none.
+
+    Returns:
+        The rows of each question, best first, by its id.
     """
-    found: dict[str, list[list[int]]] = {q.id: [] for q in questions}
-    of_document = [passage.document for passage in searcher.corpus.passages]
-    for kind, k in arm.tracks:
-        asked = [(q.id, text) for q in questions for text in queries[kind][q.id].texts]
-        out = {
-            q.id: data.own_documents(q, searcher.corpus) if kind in arm.removed else frozenset()
-            for q in questions
-        }
-        spare = max((sum(title in of for title in of_document) for of in out.values()), default=0)
-        if asked:
-            searched = searcher.search([text for _, text in asked], k + spare, arm.by)
-            for (id, _), rows in zip(asked, searched, strict=True):
-                found[id].append([row for row in rows if of_document[row] not in out[id]][:k])
-    return {id: reciprocal_rank_fusion(rankings) for id, rankings in found.items()}
+    rankings: dict[str, list[list[int]]] = {question.id: [] for question in questions}
+    for kind, k in config.tracks:
+        removed = {}
+        for question in questions:
+            own = data.own_documents(question, searcher.corpus)
+            removed[question.id] = own if kind in config.removed else frozenset()
+        found = _search_track(searcher, config.by, k, queries[kind], removed)
+        for question_id, rows in found:
+            rankings[question_id].append(rows)
+    return {
+        question_id: reciprocal_rank_fusion(found_by_text)
+        for question_id, found_by_text in rankings.items()
+    }
+
+
+def _search_track(
+    searcher: Searcher,
+    by: Search,
+    k: int,
+    queries: Mapping[str, Query],
+    removed: Mapping[str, frozenset[str]],
+) -> list[tuple[str, list[int]]]:
+    """Search with every text of one kind of query, without the documents that are removed.
+
+    Returns:
+        The id of a question and the rows that one of its texts found.
+    """
+    searches = []
+    for question_id in removed:
+        searches += [(question_id, text) for text in queries[question_id].texts]
+    if not searches:
+        return []
+    titles = [passage.document for passage in searcher.corpus.passages]
+    max_removed = max(_count_members(titles, documents) for documents in removed.values())
+    results = searcher.search([text for _, text in searches], k + max_removed, by)
+    found = []
+    for (question_id, _), rows in zip(searches, results, strict=True):
+        remaining = [row for row in rows if titles[row] not in removed[question_id]]
+        found.append((question_id, remaining[:k]))
+    return found
+
+
+def _count_members(titles: Sequence[str], documents: frozenset[str]) -> int:
+    return sum(title in documents for title in titles)
 
 
 @dataclass(frozen=True)
 class Relevance:
-    """What a reranker says of one question's passages: a score each, NaN where none could be read; higher is better."""
+    """What a reranker says of the passages of one question.
+
+    Attributes:
+        scores: A score each, NaN where none could be read; higher is better.
+        requests: Keys of the requests that gave them.
+    """
 
     scores: Scores
     requests: tuple[str, ...] = ()
@@ -214,37 +295,56 @@ Reranker = Callable[[Sequence[str], Sequence[Sequence[int]]], list[Relevance]]
 """Questions and the rows of each in, their relevance out."""
 
 
-def best_window(searcher: Searcher) -> Reranker:
-    """Cosine of the question with the passage's best window: the encoder, reading all of the passage."""
+@dataclass(frozen=True)
+class BestWindow:
+    """Cosine of the question with the passage's best window: the encoder, reading all of it."""
 
-    def score(questions: Sequence[str], rows: Sequence[Sequence[int]]) -> list[Relevance]:
-        return [
-            Relevance(searcher.best_windows(question, chosen)[1])
-            for question, chosen in zip(questions, rows, strict=True)
-        ]
+    searcher: Searcher
 
-    return score
+    def __call__(self, questions: Sequence[str], rows: Sequence[Sequence[int]]) -> list[Relevance]:
+        """Score the rows of each question."""
+        relevance = []
+        for question, rows_of_question in zip(questions, rows, strict=True):
+            _, scores = self.searcher.best_windows(question, rows_of_question)
+            relevance.append(Relevance(scores))
+        return relevance
 
 
 def rerank(
     found: Mapping[str, Sequence[int]], reranker: Reranker | None, texts: Mapping[str, str]
 ) -> tuple[dict[str, list[int]], dict[str, Relevance]]:
-    """What was found in the order of a reranker's scores against the question; equals stay in order, NaN comes last."""
+    """Order what was found by a reranker's scores against the question.
+
+    Equals stay in order, and NaN comes last.
+
+    Args:
+        found: The rows of each question.
+        reranker: Scores rows; None leaves them as they were found.
+        texts: The question that they are scored against, by its id.
+
+    Returns:
+        The rows in order, and the relevance in the order of ``found``, both by question id.
+    """
     if reranker is None or not found:
-        return {id: list(rows) for id, rows in found.items()}, {}
-    told = dict(
-        zip(found, reranker([texts[id] for id in found], list(found.values())), strict=True)
-    )
-    return {
-        id: [found[id][i] for i in np.argsort(-of.scores, kind="stable")] for id, of in told.items()
-    }, told
+        return {question_id: list(rows) for question_id, rows in found.items()}, {}
+    questions = [texts[question_id] for question_id in found]
+    scored = reranker(questions, list(found.values()))
+    relevance = dict(zip(found, scored, strict=True))
+    ranked = {}
+    for question_id, rows in found.items():
+        order = np.argsort(-relevance[question_id].scores, kind="stable")
+        ranked[question_id] = [rows[place] for place in order]
+    return ranked, relevance
 
 
 @dataclass(frozen=True)
 class Gold:
-    """Passages that hold the FDA's answer, titles of the question's own document and of the guideline that it names.
+    """What should be found, by question id; a question is missing where the corpus lacks it.
 
-    All by question; one is missing where the corpus does not have it.
+    Attributes:
+        passages: Ids of the passages that hold the FDA's answer.
+        sources: Titles of the question's own document.
+        named: Titles of the guideline that the question names.
     """
 
     passages: Mapping[str, frozenset[str]]
@@ -252,17 +352,16 @@ class Gold:
     named: Mapping[str, frozenset[str]]
 
 
-def gold_of(questions: Sequence[Question], corpus: Corpus) -> Gold:
-    """The gold of each question that has some in the corpus."""
-    return Gold(
-        {
-            q.id: frozenset(holding)
-            for q in questions
-            if (holding := data.answer_passages(q, corpus))
-        },
-        {q.id: titles for q in questions if (titles := data.source_documents(q, corpus))},
-        {q.id: titles for q in questions if (titles := data.named_documents(q, corpus))},
-    )
+def find_gold(questions: Sequence[Question], corpus: Corpus) -> Gold:
+    """Find the gold of each question that has some in the corpus."""
+    passages = {q.id: frozenset(data.answer_passages(q, corpus)) for q in questions}
+    sources = {q.id: data.source_documents(q, corpus) for q in questions}
+    named = {q.id: data.named_documents(q, corpus) for q in questions}
+    return Gold(_without_empty(passages), _without_empty(sources), _without_empty(named))
+
+
+def _without_empty(sets: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+    return {question_id: members for question_id, members in sets.items() if members}
 
 
 MEASURES = (
@@ -273,148 +372,187 @@ MEASURES = (
     "precision_without_judge",
     "guideline_found",
 )
-"""Of the six passages kept: one holds at least half of the FDA's answer; recall, MRR and nDCG of the document that the
-question was taken from, a document standing where its first passage stands; RAGAS' context precision with "holds the
-answer" in the judge's place; one is of the guideline that the question names."""
+"""Of the six selected passages: one holds at least half of the FDA's answer; recall, MRR and nDCG
+of the document that the question was taken from, a document standing where its first passage
+stands; RAGAS' context precision with "holds the answer" in the judge's place; one is of the
+guideline that the question names."""
 
 
 def context_precision(useful: Sequence[bool]) -> float:
     """RAGAS' context precision of ranked contexts (Es et al. 2023); 0 if none is useful."""
-    found = np.asarray(useful, dtype=bool)
-    if not found.any():
+    hits = np.asarray(useful, dtype=bool)
+    if not hits.any():
         return 0.0
-    return float((np.cumsum(found) / np.arange(1, len(found) + 1))[found].mean())
+    precision_at = np.cumsum(hits) / np.arange(1, len(hits) + 1)
+    return float(precision_at[hits].mean())
 
 
-def measured(rankings: Mapping[str, Sequence[Passage]], gold: Gold) -> dict[str, dict[str, float]]:
-    """`MEASURES` of each ranking, by question, without those for which the corpus holds nothing to be found."""
-    found: dict[str, dict[str, float]] = {id: {} for id in rankings}
-    titles = {
-        id: [*dict.fromkeys(passage.document for passage in of[:KEPT])]
-        for id, of in rankings.items()
+def measure_rankings(
+    rankings: Mapping[str, Sequence[Passage]], gold: Gold
+) -> dict[str, dict[str, float]]:
+    """Compute ``MEASURES`` of each ranking, by question id.
+
+    A measure is missing where the corpus holds nothing that could be found.
+    """
+    titles = {}
+    for question_id, ranking in rankings.items():
+        titles[question_id] = [*dict.fromkeys(p.document for p in ranking[:N_SELECTED])]
+    with_source = [question_id for question_id in rankings if question_id in gold.sources]
+    document_scores = score_rankings(
+        DOCUMENTS,
+        {question_id: dict.fromkeys(gold.sources[question_id], 1) for question_id in with_source},
+        {question_id: titles[question_id] for question_id in with_source},
+    )
+    measures: dict[str, dict[str, float]] = {}
+    for question_id, ranking in rankings.items():
+        scores = _passage_scores(question_id, ranking, gold)
+        if question_id in gold.named:
+            is_found = not gold.named[question_id].isdisjoint(titles[question_id])
+            scores["guideline_found"] = float(is_found)
+        measures[question_id] = scores | document_scores.get(question_id, {})
+    return measures
+
+
+def _passage_scores(question_id: str, ranking: Sequence[Passage], gold: Gold) -> dict[str, float]:
+    if question_id not in gold.passages:
+        return {}
+    hits = [passage.id in gold.passages[question_id] for passage in ranking[:N_SELECTED]]
+    return {
+        "answer_found": float(any(hits)),
+        "precision_without_judge": context_precision(hits),
     }
-    sources = {id: dict.fromkeys(gold.sources[id], 1) for id in rankings if id in gold.sources}
-    of_documents = score_rankings(DOCUMENTS, sources, {id: titles[id] for id in sources})
-    for id, ranking in rankings.items():
-        if id in gold.passages:
-            holds = [passage.id in gold.passages[id] for passage in ranking[:KEPT]]
-            found[id] |= {
-                "answer_found": float(any(holds)),
-                "precision_without_judge": context_precision(holds),
-            }
-        if id in gold.named:
-            found[id]["guideline_found"] = float(not gold.named[id].isdisjoint(titles[id]))
-        found[id] |= of_documents.get(id, {})
-    return found
 
 
-def rows_of(
+def make_rows(
     rankings: Mapping[str, Sequence[Passage]],
     gold: Gold,
     *,
-    told: Mapping[str, Relevance] | None = None,
+    relevance: Mapping[str, Relevance] | None = None,
     queries: Mapping[str, Sequence[Query]] | None = None,
     task: str = "",
 ) -> list[Answer]:
-    """An answer for each ranking: its six passages, what it should have found besides, and their measures.
+    """Make an answer of each ranking: its passages, what it should have found, and the measures.
 
-    `told` is the relevance that decided the order, `queries` are what was asked with; both by question.
+    Args:
+        rankings: Passages, best first, by question id.
+        gold: What should be found.
+        relevance: What decided the order, by question id.
+        queries: What was searched with, by question id.
+        task: Task of the rows.
     """
-    scores = measured(rankings, gold)
+    measures = measure_rankings(rankings, gold)
     rows = []
-    for id, ranking in rankings.items():
-        relevance, asked = (told or {}).get(id), (queries or {}).get(id, ())
-        read = all(query.texts for query in asked) and not (
-            relevance and np.isnan(relevance.scores).any()
+    for question_id, ranking in rankings.items():
+        own_queries = queries[question_id] if queries else ()
+        own_relevance = relevance.get(question_id) if relevance else None
+        requests = [query.request for query in own_queries if query.request]
+        is_parsed = all(query.texts for query in own_queries)
+        if own_relevance:
+            requests += own_relevance.requests
+            is_parsed = is_parsed and not np.isnan(own_relevance.scores).any()
+        row = Answer(
+            task=task,
+            parsed=bool(is_parsed),
+            items=_items(question_id, ranking[:N_SELECTED], gold),
+            measures={name: (value, 1.0) for name, value in measures[question_id].items()},
+            requests=requests,
         )
-        rows.append(
-            Answer(
-                task=task,
-                parsed=bool(read),
-                items=_items(id, ranking[:KEPT], gold),
-                measures={name: (value, 1.0) for name, value in scores[id].items()},
-                requests=[
-                    *(q.request for q in asked if q.request),
-                    *(relevance.requests if relevance else ()),
-                ],
-            )
-        )
+        rows.append(row)
     return rows
 
 
-def _items(id: str, ranking: Sequence[Passage], gold: Gold) -> list[Item]:
-    """The passages of a ranking, then the passages and documents that were to be found and were not, without a rank."""
-    holding, sources = gold.passages.get(id, frozenset()), gold.sources.get(id, frozenset())
-
-    def strata(title: str) -> dict[str, str]:
-        return {OF_SOURCE: "yes"} if title in sources else {}
-
-    found = [
-        Item(p.id, p.document, gold=p.id in holding, rank=place, strata=strata(p.document))
-        for place, p in enumerate(ranking, start=1)
-    ]
-    missed = [Item(passage, gold=True) for passage in sorted(holding - {p.id for p in ranking})]
-    unseen = sorted(sources - {p.document for p in ranking})
-    return [*found, *missed, *(Item(title, title, strata=strata(title)) for title in unseen)]
-
-
-def released(of: Data, gold: Gold) -> list[Answer]:
-    """Rows of the authors' released rankings."""
-    passages = of.corpus.of_id
-    return [
-        make_row(row, question, arm=arm, source="released", run="release")
-        for arm, ranking in of.released.items()
-        for row, question in zip(
-            rows_of({q.id: [passages[id] for id in ranking[q.id]] for q in of.test}, gold),
-            of.test,
-            strict=True,
+def _items(question_id: str, ranking: Sequence[Passage], gold: Gold) -> list[Item]:
+    """The passages of a ranking, then without a rank the gold passages and documents it lacks."""
+    gold_passages = gold.passages.get(question_id, frozenset())
+    sources = gold.sources.get(question_id, frozenset())
+    strata_of_source = {OF_SOURCE: "yes"}
+    items = []
+    for rank, passage in enumerate(ranking, start=1):
+        item = Item(
+            passage.id,
+            passage.document,
+            gold=passage.id in gold_passages,
+            rank=rank,
+            strata=strata_of_source if passage.document in sources else {},
         )
+        items.append(item)
+    found_ids = {passage.id for passage in ranking}
+    found_titles = {passage.document for passage in ranking}
+    items += [Item(passage_id, gold=True) for passage_id in sorted(gold_passages - found_ids)]
+    items += [
+        Item(title, title, strata=strata_of_source) for title in sorted(sources - found_titles)
     ]
+    return items
 
 
-def passages(
-    searcher: Searcher,
-    arm: Arm,
-    queries: Queries,
-    questions: Sequence[Question],
-    reranker: Reranker,
-) -> dict[str, list[Passage]]:
-    """What an arm finds for each question, in the reranker's order: question id -> passages, best first."""
-    found = candidates(searcher, arm, queries, questions)
-    ranked = rerank(found, reranker if arm.reranked else None, {q.id: q.text for q in questions})[0]
-    return {id: [searcher.corpus.passages[row] for row in rows] for id, rows in ranked.items()}
+def released(of_release: Data, gold: Gold) -> list[Answer]:
+    """Rows of the authors' released rankings."""
+    passages = of_release.corpus.by_id
+    rows = []
+    for arm, ids in of_release.released.items():
+        rankings = {}
+        for question in of_release.test:
+            rankings[question.id] = [passages[passage_id] for passage_id in ids[question.id]]
+        answers = make_rows(rankings, gold)
+        for answer, question in zip(answers, of_release.test, strict=True):
+            rows.append(make_row(answer, question, arm=arm, source="released", run="release"))
+    return rows
 
 
-def kept_ids(
-    searcher: Searcher,
-    arm: Arm,
-    queries: Queries,
-    questions: Sequence[Question],
-    reranker: Reranker,
-) -> dict[str, list[str]]:
-    """The ids of the six passages, or fewer, that an arm keeps for each question, best first; see `passages`."""
-    found = passages(searcher, arm, queries, questions, reranker)
-    return {id: [passage.id for passage in of[:KEPT]] for id, of in found.items()}
+@dataclass(frozen=True)
+class Retrieval:
+    """An arm: questions in, the six passages of each out, with their measures.
+
+    Attributes:
+        searcher: The corpus.
+        config: What is searched with.
+        queries: The texts of each kind of query.
+        reranker: Orders what was found, if the configuration says so.
+        gold: What should be found; not needed by ``find``.
+    """
+
+    searcher: Searcher
+    config: ArmConfig
+    queries: Queries
+    reranker: Reranker
+    gold: Gold = field(default_factory=lambda: Gold({}, {}, {}))
+
+    def __call__(self, questions: Sequence[Question]) -> list[Answer]:
+        """Find the passages of each question, and measure them."""
+        kinds = [kind for kind, _ in self.config.tracks]
+        queries = {}
+        for question in questions:
+            queries[question.id] = [self.queries[kind][question.id] for kind in kinds]
+        return make_rows(self.find(questions), self.gold, queries=queries)
+
+    def find(self, questions: Sequence[Question]) -> dict[str, list[Passage]]:
+        """Find the passages of each question, by its id, in the reranker's order."""
+        found = find_candidates(self.searcher, self.config, self.queries, questions)
+        texts = {question.id: question.text for question in questions}
+        ranked, _ = rerank(found, self.reranker if self.config.reranked else None, texts)
+        passages = self.searcher.corpus.passages
+        found_passages = {}
+        for question_id, rows in ranked.items():
+            found_passages[question_id] = [passages[row] for row in rows]
+        return found_passages
+
+    def select_ids(self, questions: Sequence[Question]) -> dict[str, list[str]]:
+        """Select the ids of six passages, or fewer, of each question, best first."""
+        selected = {}
+        for question_id, ranking in self.find(questions).items():
+            selected[question_id] = [passage.id for passage in ranking[:N_SELECTED]]
+        return selected
 
 
-@arm_of
-def finding(
-    questions: Sequence[Question],
-    searcher: Searcher,
-    arm: Arm,
-    queries: Queries,
-    gold: Gold,
-    reranker: Reranker,
-) -> list[Answer]:
-    """An arm: questions in, the six passages of each out, with their measures."""
-    found = passages(searcher, arm, queries, questions, reranker)
-    return rows_of(
-        found, gold, queries={q.id: [queries[k][q.id] for k, _ in arm.tracks] for q in questions}
-    )
+def arms_with_queries(
+    queries: Queries, configs: Mapping[str, ArmConfig] = ARMS
+) -> dict[str, ArmConfig]:
+    """The arms whose every kind of query there is.
 
-
-def answerable(queries: Queries, arms: Mapping[str, Arm] = ARMS) -> dict[str, Arm]:
-    """The arms whose every kind of query there is: without an adapter, those that ask with its answers are missing."""
-    return {
-        name: arm for name, arm in arms.items() if all(kind in queries for kind, _ in arm.tracks)
-    }
+    Without an adapter, those are missing that search with the fine-tuned model's answers.
+    """
+    selected = {}
+    for name, config in configs.items():
+        if all(kind in queries for kind, _ in config.tracks):
+            selected[name] = config
+    return selected

@@ -1,7 +1,7 @@
-"""Rules of claims in `data/published/qa_rag.yml` that compare more than arms: rows in, a Decision out."""
+"""Rules of claims in `data/published/qa_rag.yml` that compare more than arms."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,25 +18,31 @@ from evaluation.rules import evaluate
 from papers.qa_rag.data import OWN
 from resources.lora import TrainingLog
 
-CORRELATION = 0.1  # the smallest rank correlation that would matter
+CORRELATION = 0.1
+"""The smallest rank correlation that would matter."""
+
 PRINTED = ("qa_rag", "hypothetical", "hyde", "question", "multiquery")
 
 Floats = NDArray[np.float64]
 
 
 def loss_falls(_: Outcomes, *, logs: Mapping[str, TrainingLog], **__: Any) -> Decision:  # noqa: ANN401  # other facts
-    """Whether the mean validation loss of the kept checkpoint is below that before training (section 2.3, Figure 2)."""
+    """Whether the mean validation loss falls by the training (section 2.3, Figure 2).
+
+    Compared is the checkpoint that the run uses with the model before training.
+    """
     if not logs:
         return Decision(
             "not run", "No adapter was trained or served in this run.", reason="no answers"
         )
-    told = "; ".join(
-        f"split by {name}: {log.validation[0].value:.3f} before, {log.validation[-1].value:.3f} after "
-        f"{int(log.settings['steps'])} steps"
-        for name, log in logs.items()
-    )
-    fell = all(log.validation[-1].value < log.validation[0].value for log in logs.values())
-    return Decision(decisions.exactly(fell), f"Mean validation loss, {told}.")
+    changes = []
+    fell = []
+    for name, log in logs.items():
+        first, last = log.validation[0].value, log.validation[-1].value
+        n_steps = int(log.settings["steps"])
+        changes.append(f"split by {name}: {first:.3f} before, {last:.3f} after {n_steps} steps")
+        fell.append(last < first)
+    return Decision(decisions.exactly(all(fell)), f"Mean validation loss, {'; '.join(changes)}.")
 
 
 def _order(printed: Published, table: str, column: str) -> list[str]:
@@ -45,107 +51,142 @@ def _order(printed: Published, table: str, column: str) -> list[str]:
 
 
 def same_order(outcomes: Outcomes, *, printed: Published, **_: Any) -> Decision:  # noqa: ANN401  # facts of other rules
-    """Whether the best three by context precision (Table 3) and by F1 (Table 4) are the same (section 3.5)."""
-    contexts, answers = (
-        _order(printed, "table3", "precision")[:3],
-        _order(printed, "table4", "f1")[:3],
-    )
-    first, second = (", ".join(map(outcomes.label, arms)) for arms in (contexts, answers))
+    """Whether the best three by context precision and by F1 are the same (Tables 3, 4)."""
+    contexts = _order(printed, "table3", "precision")[:3]
+    answers = _order(printed, "table4", "f1")[:3]
+    by_precision = ", ".join(map(outcomes.label, contexts))
+    by_f1 = ", ".join(map(outcomes.label, answers))
     return Decision(
-        decisions.exactly(contexts == answers), f"By context precision: {first}. By F1: {second}."
+        decisions.exactly(contexts == answers),
+        f"By context precision: {by_precision}. By F1: {by_f1}.",
     )
 
 
 def question_is_worst(outcomes: Outcomes, *, printed: Published, **_: Any) -> Decision:  # noqa: ANN401
-    """Whether only question is the lowest of Table 3, in context precision and in recall (section 3.5).
+    """Whether only question is the lowest of Table 3, in precision and in recall (section 3.5).
 
-    If it is the lowest in one of them alone, only a test could tell, for which the scores of each question are missing.
+    If it is the lowest in one of them alone, only a test could tell, for which the scores of each
+    question are missing.
     """
-    order = {column: _order(printed, "table3", column) for column in ("precision", "recall")}
-    told = []
-    for column, arms in order.items():
-        two = (
-            f"{outcomes.label(a)} {printed.number(f'qa_rag.table3.{a}.{column}').printed}"
-            for a in arms[:-3:-1]
-        )
-        told.append(f"{column}: {', then '.join(two)}")
-    why, last = f"The lowest in Table 3, {'; '.join(told)}.", {arms[-1] for arms in order.values()}
-    if len(last) > 1 and "question" in last:
+    lowest = []
+    parts = []
+    for column in ("precision", "recall"):
+        second, last = _order(printed, "table3", column)[-2:]
+        values = []
+        for arm in (last, second):
+            number = printed.number(f"qa_rag.table3.{arm}.{column}")
+            values.append(f"{outcomes.label(arm)} {number.printed}")
+        parts.append(f"{column}: {', then '.join(values)}")
+        lowest.append(last)
+    why = f"The lowest in Table 3, {'; '.join(parts)}."
+    if len(set(lowest)) > 1 and "question" in lowest:
         return Decision(
             "not run", f"{why} Neither difference is printed with an interval.", reason="no answers"
         )
-    return Decision(decisions.exactly(last == {"question"}), why)
+    return Decision(decisions.exactly(set(lowest) == {"question"}), why)
 
 
 def hypothetical_beats_question(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
-    """Whether a hypothetical answer finds more precise contexts than the question (section 4.1, Table 3).
+    """Whether a hypothetical answer finds more precise contexts (section 4.1, Table 3).
 
-    The gain is also told by what became of the question's own document, which only a search by the question loses.
+    The gain is also given by what became of the question's own document, which only a search by the
+    question loses.
     """
-    contexts, pair = outcomes.where(task="contexts"), ("hypothetical", "question")
+    contexts = outcomes.where(task="contexts")
+    pair = ("hypothetical", "question")
     rule = Rule(better=pair[:1], than=pair[1:], measure="precision")
-    found = evaluate(rule, contexts, "rescored", paper="qa_rag")
-    parts = {
-        value: contexts.where(**{OWN: value}).compare([pair], "precision")[0].test
-        for value in contexts.strata(OWN)
-    }
-    told = "; ".join(
-        f"{value} {figures.points(test)} points, n = {test.n}" for value, test in parts.items()
-    )
-    return (
-        replace(found, why=f"{found.why} By the question's own document: {told}.")
-        if told
-        else found
-    )
+    decision = evaluate(rule, contexts, "rescored", paper="qa_rag")
+    parts = []
+    for value in contexts.strata(OWN):
+        (comparison,) = contexts.where(**{OWN: value}).compare([pair], "precision")
+        test = comparison.test
+        parts.append(f"{value} {figures.points(test)} points, n = {test.n}")
+    if not parts:
+        return decision
+    by_document = "; ".join(parts)
+    return replace(decision, why=f"{decision.why} By the question's own document: {by_document}.")
 
 
 def context_carries_over(outcomes: Outcomes, *, seed: int, **_: Any) -> Decision:  # noqa: ANN401
-    """Whether the arm with the better contexts has the better answer to the same question (section 3.5).
+    """Whether the arm with the better contexts has the better answer (section 3.5).
 
-    Rank correlation over questions and arms of context precision and F1, each less its question's mean, with an
-    interval over documents; its two-sided p by shuffling the arms in the same way for all questions of a document.
+    The measure is the rank correlation over questions and arms of context precision and F1, each
+    less its question's mean, with an interval over documents. Its two-sided p comes from shuffling
+    the arms in the same way for all questions of a document.
     """
-    contexts, answers = (outcomes.where(task=task).frame for task in ("contexts", "answers"))
-    both = [arm for arm in contexts.arm.unique() if arm in set(answers.arm)]
-    if len(both) < 2:
+    contexts = outcomes.where(task="contexts").frame
+    answers = outcomes.where(task="answers").frame
+    arms = [arm for arm in contexts.arm.unique() if arm in set(answers.arm)]
+    if len(arms) < 2:
         return Decision(
             "not run", "It needs contexts and answers of two arms.", reason="no answers"
         )
-    mine = answers[answers.arm == both[0]]
-    first, second = (
-        _table(of, measure, both) for of, measure in ((contexts, "precision"), (answers, "f1"))
-    )
-    x, y = (values - values.mean(axis=1, keepdims=True) for values in (first, second))
-    codes = pd.factorize(mine.cluster)[0]
-
-    def correlation(a: Floats, b: Floats) -> float:
-        # equal scores of a question stay equal, whatever their mean leaves of them
-        ranks = [rankdata(np.round(of.ravel(), 12)) for of in (a, b)]
-        return float(np.corrcoef(*ranks)[0, 1]) if ranks[0].std() and ranks[1].std() else 0.0
+    precision = _centred_table(contexts, "precision", arms)
+    f1 = _centred_table(answers, "f1", arms)
+    clusters = pd.factorize(answers[answers.arm == arms[0]].cluster)[0]
 
     def of_rows(rows: Floats) -> float:
         chosen = rows.astype(np.int64)
-        return correlation(x[chosen], y[chosen])
+        return rank_correlation(precision[chosen], f1[chosen])
 
-    score = bootstrap(np.arange(len(x)), of_rows, clusters=codes, seed=seed, draws=outcomes.draws)
-    rng = np.random.default_rng(seed)
-    arms = np.tile(np.arange(x.shape[1]), (codes.max() + 1, 1))
-    chance = [
-        correlation(np.take_along_axis(x, rng.permuted(arms, axis=1)[codes], axis=1), y)
-        for _ in range(outcomes.draws)
-    ]
-    p = (1 + sum(abs(r) >= abs(score.value) - 1e-12 for r in chance)) / (outcomes.draws + 1)
+    score = bootstrap(
+        np.arange(len(precision)), of_rows, clusters=clusters, seed=seed, draws=outcomes.draws
+    )
+    shuffles = _Shuffles(precision, f1, clusters, seed, outcomes.draws)
+    p = shuffles.p_value(score.value)
     value, low, high = (figures.signed(part, 3) for part in (score.value, score.low, score.high))
     why = (
-        f"Within {len(x)} questions, over {len(both)} methods, the rank correlation of context precision and F1 is "
-        f"{value} [{low}, {high}], {figures.p_words(p)}."
+        f"Within {len(precision)} questions, over {len(arms)} methods, the rank correlation of "
+        f"context precision and F1 is {value} [{low}, {high}], {figures.p_words(p)}."
     )
     return Decision(decisions.better(score, p, worthwhile=CORRELATION), why, p)
 
 
-def _table(rows: pd.DataFrame, measure: str, arms: list[str]) -> Floats:
-    """(questions, arms) of a measure, in the order of the rows."""
-    values = rows.assign(value=[of[measure][0] for of in rows.measures]).pivot(
-        index="unit", columns="arm"
-    )["value"]
-    return np.asarray(values.loc[rows.unit.unique(), arms], dtype=np.float64)
+def rank_correlation(first: Floats, second: Floats) -> float:
+    """Rank correlation of all values of two tables; 0 if those of one are all equal."""
+    # equal scores of a question stay equal, whatever their mean leaves of them
+    first_ranks = rankdata(np.round(first.ravel(), 12))
+    second_ranks = rankdata(np.round(second.ravel(), 12))
+    if not first_ranks.std() or not second_ranks.std():
+        return 0.0
+    return float(np.corrcoef(first_ranks, second_ranks)[0, 1])
+
+
+@dataclass(frozen=True)
+class _Shuffles:
+    """The correlation by chance: arms are shuffled alike for all questions of a document.
+
+    Attributes:
+        first: (questions, arms); its arms are shuffled.
+        second: (questions, arms).
+        clusters: (questions,) document of each question, from 0.
+        seed: Of the shuffles.
+        draws: Number of shuffles.
+    """
+
+    first: Floats
+    second: Floats
+    clusters: NDArray[np.int64]
+    seed: int
+    draws: int
+
+    def p_value(self, observed: float) -> float:
+        """Two-sided p of a correlation."""
+        rng = np.random.default_rng(self.seed)
+        n_clusters = self.clusters.max() + 1
+        arms = np.tile(np.arange(self.first.shape[1]), (n_clusters, 1))
+        n_as_large = 0
+        for _ in range(self.draws):
+            order = rng.permuted(arms, axis=1)[self.clusters]
+            shuffled = np.take_along_axis(self.first, order, axis=1)
+            correlation = rank_correlation(shuffled, self.second)
+            n_as_large += abs(correlation) >= abs(observed) - 1e-12
+        return (1 + n_as_large) / (self.draws + 1)
+
+
+def _centred_table(rows: pd.DataFrame, measure: str, arms: list[str]) -> Floats:
+    """(questions, arms) of a measure less the question's mean, in the order of the rows."""
+    scores = [measures[measure][0] for measures in rows.measures]
+    table = rows.assign(value=scores).pivot(index="unit", columns="arm")["value"]
+    values = np.asarray(table.loc[rows.unit.unique(), arms], dtype=np.float64)
+    return values - values.mean(axis=1, keepdims=True)

@@ -1,7 +1,8 @@
-"""Search in passages of guidance: by the vector of a passage's beginning, by its best window, by its words.
+"""Search in passages of guidance: by a passage's beginning, by its best window, by its words.
 
-The paper gives one vector to a chunk of 10,000 characters (QA-RAG, section 2.2), of which its encoder reads 512 tokens
-and the one used here 256. A window fits, so that a passage can be found, and shown, by its best one.
+The paper gives one vector to a chunk of 10,000 characters (QA-RAG, section 2.2), of which its
+encoder reads 512 tokens and the one used here 256. A window fits, so that a passage can be found,
+and shown, by its best one.
 """
 
 from collections.abc import Sequence
@@ -29,12 +30,20 @@ from rag.retrieval import bm25_index, bm25_scores, chunk_spans
 Scores = npt.NDArray[np.float64]
 Search = Literal["start", "windows", "words"]
 
-WINDOW, WINDOW_OVERLAP = 700, 100
-"""Characters of what is read at once: some 160 tokens, so that the encoder reads all of it and a prompt stays short."""
+WINDOW = 700
+"""Characters that are read at once: some 160 tokens, so that the encoder reads all of it and a
+prompt stays short."""
+
+WINDOW_OVERLAP = 100
+"""Characters that two windows share."""
 
 
-def encoder_of(name: str) -> tuple[Encoder, str]:
-    """An encoder as in `vectors.encoder`, or the one that needs nothing in its place, and then why."""
+def load_encoder(name: str) -> tuple[Encoder, str]:
+    """Load an encoder, or the default one if it cannot be had.
+
+    Returns:
+        The encoder, and why it stands in for the one that is named; empty if it is that one.
+    """
     try:
         return vectors.encoder(name), ""
     except EncoderUnavailable as error:
@@ -42,11 +51,15 @@ def encoder_of(name: str) -> tuple[Encoder, str]:
 
 
 class Searcher:
-    """A corpus with its indexes, built or loaded when they are first searched; a passage's row is its place there."""
+    """A corpus with its indexes, each built or loaded when it is first searched.
+
+    A passage's row is its place in the corpus.
+    """
 
     def __init__(self, corpus: Corpus, encode: Encoder) -> None:
         """Take the corpus and the encoder of both indexes."""
-        self.corpus, self.encode = corpus, encode
+        self.corpus = corpus
+        self.encode = encode
         self._texts = [passage.text for passage in corpus.passages]
         self._spans = [chunk_spans(text, WINDOW, WINDOW_OVERLAP) for text in self._texts]
 
@@ -55,18 +68,17 @@ class Searcher:
         return TextIndex(self._texts, self.encode, "qa-rag")
 
     @cached_property
-    def cut(self) -> int:
-        """Passages that are longer than the encoder reads."""
+    def n_cut(self) -> int:
+        """Number of passages that are longer than the encoder reads."""
         return self.encode.count_truncated(self._texts)
 
     @cached_property
     def windows(self) -> tuple[str, ...]:
         """Every window of every passage, in order."""
-        return tuple(
-            text[a:b]
-            for text, spans in zip(self._texts, self._spans, strict=True)
-            for a, b in spans
-        )
+        windows = []
+        for text, spans in zip(self._texts, self._spans, strict=True):
+            windows += [text[start:end] for start, end in spans]
+        return tuple(windows)
 
     @cached_property
     def _first_window(self) -> npt.NDArray[np.int64]:
@@ -76,27 +88,37 @@ class Searcher:
     @cached_property
     def owner(self) -> npt.NDArray[np.int64]:
         """(windows,) row of each window's passage."""
-        return np.repeat(np.arange(len(self._texts)), list(map(len, self._spans)))
+        n_windows = [len(spans) for spans in self._spans]
+        return np.repeat(np.arange(len(self._texts)), n_windows)
 
     @cached_property
     def _window_index(self) -> TextIndex:
         return TextIndex(self.windows, self.encode, "qa-rag-windows")
 
     def search(self, texts: Sequence[str], k: int, by: Search = "start") -> list[list[int]]:
-        """Rows of the `k` best passages for each text, best first.
+        """Find the rows of the ``k`` best passages for each text, best first.
 
-        There are fewer where the corpus is smaller, or where no word of the text stands in more (BM25).
+        There are fewer where the corpus is smaller, or where no word of the text stands in more.
+
+        Args:
+            texts: The queries.
+            k: Number of passages.
+            by: What of a passage is compared: its start, its windows, or its words (BM25).
         """
         if by == "start":
             return [rows.tolist() for rows in self._starts.nearest(texts, k)]
         if by == "windows":
             return self._search_windows(texts, k)
+        return self._search_words(texts, k)
+
+    def _search_words(self, texts: Sequence[str], k: int) -> list[list[int]]:
         scores = bm25_scores(bm25_index(self._texts), texts, len(self.corpus))
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        return [
-            [row for row in rows.tolist() if of_text[row] > 0]
-            for rows, of_text in zip(order, scores, strict=True)
-        ]
+        results = []
+        for rows, scores_of_text in zip(order, scores, strict=True):
+            matching = rows[scores_of_text[rows] > 0]
+            results.append(matching.tolist())
+        return results
 
     def _search_windows(self, texts: Sequence[str], k: int) -> list[list[int]]:
         """Rows of the `k` passages with the best windows for each text."""
@@ -143,7 +165,7 @@ class Searcher:
         return result.ids, result.scores
 
     def excerpts(self, text: str, rows: Sequence[int]) -> list[str]:
-        """The window of each passage that is nearest to the text: what a model with a short context is shown of it."""
+        """The window of each passage nearest to a text, for a model with a short context."""
         windows, _ = self.best_windows(text, rows)
         return [self.windows[window] for window in windows]
 
