@@ -7,13 +7,14 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import nbformat
 import pytest
-from test_run import executed, make, with_demo, write_notebook
+from test_run import executed, with_demo, write_notebook
 
 from helpers import batch, llm, requests
 from helpers.llm import LLM
@@ -119,7 +120,7 @@ def test_pending_requests_that_cannot_be_read_are_named_with_what_to_do(collecti
     batch.PENDING.write_bytes(
         batch.PENDING.read_bytes()[:-9] + end
     )  # as a kill in the middle of a line leaves it
-    with pytest.raises(StoreError, match="make requests"):
+    with pytest.raises(StoreError, match="medrerun batch export"):
         batch.pending()
 
 
@@ -137,7 +138,7 @@ def test_a_pending_request_whose_prompt_was_damaged_is_not_sent(collecting):
         model(collecting).chat_many(PROMPTS, max_tokens=5)
     noted = batch.PENDING.read_text()
     batch.PENDING.write_text(noted.replace("Is 2 an even", "Is 3 an even"))
-    with pytest.raises(StoreError, match="make requests"):
+    with pytest.raises(StoreError, match="medrerun batch export"):
         batch.export()
 
 
@@ -163,6 +164,10 @@ def steps(asked: LLM) -> list[list[str]]:
     return [first, [reply.answer for reply in asked.choose_many(again, ["YES", "NO"])]]
 
 
+def medrerun(run_in, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run_in(sys.executable, "-m", "medrerun", *arguments, PROFILE="smoke")
+
+
 @pytest.mark.engine
 @pytest.mark.slow
 @pytest.mark.skipif(
@@ -182,13 +187,13 @@ def test_a_notebook_that_vllms_batches_answer_says_what_a_server_makes_it_say(
     flags = [flag for flag in flags if not flag.startswith(("--port", "--host"))]
     name = f"_build/batch/{SMALL_MODEL}.jsonl"
     for number in (1, 2):
-        waiting = make(run_in, "requests")
+        waiting = medrerun(run_in, "batch", "export")
         assert f"requests wait in {name}" in waiting.stdout, waiting.stderr
         files = ["-i", str(project / name), "-o", str(project / f"{number}.jsonl")]
         command = [python, "-m", "vllm.entrypoints.openai.run_batch", *files, *flags]
         subprocess.run(command, env={**os.environ, **served.environment}, check=True, timeout=400)
-        assert " stored" in make(run_in, "import-answers", f"FILES={number}.jsonl").stdout
-    assert "requests wait" not in make(run_in, "requests").stdout
+        assert " stored" in medrerun(run_in, "batch", "import", f"{number}.jsonl").stdout
+    assert "requests wait" not in medrerun(run_in, "batch", "export").stdout
     cells = nbformat.read(executed(project, "01_demo_first"), 4).cells
     said = [
         out.text for cell in cells for out in cell.get("outputs", ()) if out.get("name") == "stdout"

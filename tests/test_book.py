@@ -997,7 +997,7 @@ def test_a_narrow_terminal_shows_the_claims_of_a_paper_as_a_list() -> None:
     claim = published.published("across_papers").claims[0].text
     assert claim in " ".join(told[0].stdout.split())
     assert re.search(r"\n    why: ", told[0].stdout)
-    assert "make scoreboard PAPER=across_papers|" in told[1].stderr
+    assert "medrerun scoreboard across_papers|" in told[1].stderr
     assert told[1].returncode == 2
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
 import pytest
+from conftest import python_says
 
+from evaluation.published import paper_of
 from publish import dependencies
+from resources.settings import NOTEBOOKS
 
 
 def write(project: Path, name: str, *cells: str) -> Path:
@@ -21,12 +24,30 @@ def write(project: Path, name: str, *cells: str) -> Path:
     return path
 
 
-def rules(project: Path) -> tuple[dict[str, set[str]], str]:
-    """What each notebook depends on, and what was said on stderr."""
-    script = [sys.executable, str(project / "src" / "publish" / "dependencies.py")]
-    done = subprocess.run(script, capture_output=True, text=True, check=True)
-    lines = (line.partition(":") for line in done.stdout.splitlines())
-    return {Path(target).stem: set(needed.split()) for target, _, needed in lines}, done.stderr
+STALE = """
+import json, sys
+from pathlib import Path
+from publish import dependencies
+
+names, modules = map(str.split, sys.argv[1:])
+digests = lambda: {n: dependencies.digests(dependencies.ROOT / "notebooks" / f"{n}.ipynb") for n in names}
+before, stale = digests(), []
+for module in modules:
+    path = dependencies.MODULES[module]
+    source = path.read_text()
+    path.write_text(f"{source}\\n\\nADDED = 1\\n")
+    after = digests()
+    path.write_text(source)
+    stale.append([name for name in names if before[name] != after[name]])
+print(json.dumps(stale))
+"""
+
+
+def stale_after(project: Path, modules: list[str], notebooks: list[str]) -> list[set[str]]:
+    """Per module, the notebooks of which an input changes when it is edited."""
+    place = {"MEDRAG_ROOT": str(project), "PYTHONPATH": str(project / "src")}
+    said = python_says(STALE, " ".join(notebooks), " ".join(modules), **place)
+    return [set(names) for names in json.loads(said)]
 
 
 @pytest.mark.parametrize(
@@ -63,29 +84,77 @@ def test_the_body_of_a_timed_cell_and_a_line_that_begins_with_a_per_cent_sign_ar
 
 
 @pytest.mark.parametrize("half", ["def unfinished(", "for x in"])
-def test_a_notebook_that_is_being_written_is_named_and_depends_on_every_helper(
-    project: Path, half: str
-) -> None:
+def test_a_notebook_that_is_being_written_depends_on_every_module(project: Path, half: str) -> None:
     write(project, "01_whole", "from evaluation import metrics")
     write(project, "02_half", "from evaluation import metrics", half)
     (project / "notebooks" / "03_empty.ipynb").touch()
-    needed, said = rules(project)
-    assert "src/helpers/llm.py" not in needed["01_whole"]
-    for name in ("02_half", "03_empty"):
-        assert {"src/helpers/llm.py", "src/evaluation/metrics.py"} <= needed[name]
-        assert name in said
-    assert "cell 2" in said
-    assert "01_whole" not in said
+    names = ["01_whole", "02_half", "03_empty"]
+    assert stale_after(project, ["helpers.llm"], names) == [{"02_half", "03_empty"}]
 
 
-def test_a_helper_that_is_being_written_is_named(project: Path) -> None:
+def test_who_uses_a_module_that_is_being_written_depends_on_every_module(project: Path) -> None:
     write(project, "01_whole", "from evaluation import metrics")
     write(project, "02_half", "from papers.side_effects import own_table")
     (project / "src" / "papers" / "side_effects" / "own_table.py").write_text("def unfinished(\n")
-    needed, said = rules(project)
-    assert "src/helpers/llm.py" in needed["02_half"]
-    assert "src/helpers/llm.py" not in needed["01_whole"]
-    assert "own_table.py, line 1" in said
+    assert stale_after(project, ["helpers.llm"], ["01_whole", "02_half"]) == [{"02_half"}]
+
+
+def test_every_notebook_depends_on_the_rules_of_its_paper() -> None:
+    """`evaluation.rules` imports them by name."""
+    rules = [path for path in dependencies.MODULES if path.startswith("papers.")]
+    rules = [name for name in rules if name.endswith(".rules")]
+    assert len(rules) > 1
+    for module in rules:
+        paper = module.split(".")[1]
+        own = {path.stem for path in NOTEBOOKS.glob("*.ipynb") if paper_of(path) == paper}
+        using = {
+            path.stem
+            for path in NOTEBOOKS.glob("*.ipynb")
+            if module in dependencies.used_modules(path)
+        }
+        assert own <= using
+        assert using
+
+
+def test_what_only_a_type_checker_imports_is_no_dependency() -> None:
+    source = (
+        "from typing import TYPE_CHECKING\n"
+        "if TYPE_CHECKING:\n    from helpers import llm\n"
+        "else:\n    from evaluation import metrics\n"
+    )
+    assert dependencies.imported(source) == {"evaluation.metrics"}
+
+
+def test_an_edit_changes_the_notebooks_that_import_the_module(project: Path) -> None:
+    """Compared with what Python itself imports, for a module of each kind."""
+    write(project, "01_llm", "from helpers import llm")
+    write(project, "02_none", "print(1)")
+    write(project, "03_rules", 'from evaluation import rules\nrecord.start(paper="side_effects")')
+    write(project, "04_other_rules", 'from evaluation import rules\nrecord.start(paper="qa_rag")')
+    names = ["01_llm", "02_none", "03_rules", "04_other_rules"]
+    source = project / "src"
+    place = {"MEDRAG_ROOT": str(project), "PYTHONPATH": str(source)}
+    loaded = {
+        "01_llm": "helpers.llm",
+        "03_rules": "evaluation.rules, papers.side_effects.rules",
+        "04_other_rules": "evaluation.rules, papers.qa_rag.rules",
+    }
+    imports: dict[str, set[str]] = {"02_none": set()} | {
+        name: set(python_says(f"import sys, {modules}; print(*sys.modules)", **place).split())
+        for name, modules in loaded.items()
+    }
+    modules = ["helpers.requests", "papers.side_effects.rules", "papers.qa_rag.rules"]
+    modules += ["evaluation.rules", "resources.settings"]
+    expected = [{name for name in names if module in imports[name]} for module in modules]
+    assert stale_after(project, modules, names) == expected
+    assert len({*map(frozenset, expected)}) == len(modules) - 1
+
+
+def test_comments_docstrings_and_layout_are_no_code() -> None:
+    code = 'def f(a):\n    """What it does."""\n    return a\n'
+    other = 'def f(\n    a,\n):\n    """Other words."""\n    # why\n    return a\n'
+    assert dependencies.analyse(code).digest == dependencies.analyse(other).digest
+    assert dependencies.analyse(code).digest != dependencies.analyse("def f(a): return -a").digest
 
 
 def test_make_stops_servers_whatever_stands_in_a_notebook(project: Path) -> None:
@@ -107,7 +176,7 @@ LAYERS = {
     "evaluation": 2,
     "papers": 3,
     "publish": 4,
-    "medrerun": 4,
+    "medrerun": 5,
 }
 """A package imports itself and those of lower layers."""
 

@@ -155,14 +155,16 @@ def test_a_notebook_in_its_project_finds_it_and_keeps_its_own_sizes(checkout: Pa
     assert said == f"480 {checkout} {checkout / 'src' / 'helpers' / '__init__.py'}"
 
 
-def test_jupyterlab_opens_a_notebook_with_the_sizes_of_the_profile(
-    checkout: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "bin").mkdir()
-    lab = tmp_path / "bin" / "jupyter"
-    lab.write_text(f'#!/bin/sh\ncd notebooks && exec {sys.executable} -c "$CELLS"\n')
-    lab.chmod(0o755)
-    (tmp_path / "installed").touch()
+def test_jupyterlab_opens_a_notebook_with_the_sizes_of_the_profile(checkout: Path) -> None:
+    programs = checkout / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    for name, stand_in in (
+        ("jupyter", f'cd notebooks && exec {sys.executable} -c "$CELLS"'),
+        ("python", f'exec {sys.executable} "$@"'),
+    ):
+        (programs / name).write_text(f"#!/bin/sh\n{stand_in}\n")
+        (programs / name).chmod(0o755)
+    (checkout / ".venv" / "installed").touch()
     code = "\n".join(
         [*cells(checkout / "notebooks" / f"{FORWARD}.ipynb")[:2], "print(pairs, profile)"]
     )
@@ -173,7 +175,6 @@ def test_jupyterlab_opens_a_notebook_with_the_sizes_of_the_profile(
         str(checkout),
         "lab",
         "PROFILE=smoke",
-        f"VENV={tmp_path}",
     ]
     done = subprocess.run(command, env=bare(CELLS=code), capture_output=True, text=True, check=True)
     assert done.stdout == "16 smoke\n"
@@ -259,7 +260,7 @@ def test_binder_installs_the_locked_versions() -> None:
     script = (folder / "postBuild").read_text()
     [lock] = re.findall(r"pip install .*--require-hashes -r (\S+)", script)
     assert (REPOSITORY / lock).is_file()
-    [model] = re.findall(r"resources\.datasets --fetch (\S+)", script)
+    [model] = re.findall(r"medrerun data --fetch (\S+)", script)
     assert model == EMBEDDED_MODELS[settings.read_profile("smoke")["defaults"]["llm_model"]].source
     minimum = (REPOSITORY / ".python-version").read_text().strip()
     assert f"python={minimum}" in environment["dependencies"]

@@ -15,25 +15,20 @@ from pathlib import Path
 import pytest
 from conftest import REPOSITORY, make_wheel
 
+from publish import freshness, serving
+
 PROFILES = ("smoke", "laptop", "paper")
 
 
 @pytest.fixture
 def ready(project: Path) -> Path:
-    """A project that is set up, with the profiles, no notebook, and a stand-in for what builds the book."""
+    """A project that is set up, without a notebook."""
     for profile in PROFILES:
         (project / "notebooks" / "profiles" / f"{profile}.yml").touch()
-    for name in ("data/registry.yml", "CITATION.cff", "compose.yaml", "slurm.sh"):
-        (project / name).touch()
     os.utime(project / "requirements.lock", (0, 0))
     stamp = project / ".venv" / "installed"
     if not stamp.exists():
         stamp.touch()
-    builder = project / "builder"
-    builder.write_text(
-        "#!/bin/sh\nmkdir -p _build/html\necho built >> built\ntouch _build/html/index.html\n"
-    )
-    builder.chmod(0o755)
     return project
 
 
@@ -49,24 +44,18 @@ def make(project: Path, *arguments: str, **variables: str) -> subprocess.Complet
     )
 
 
-@pytest.mark.parametrize(
-    ("line", "profile"),
-    [
-        ("PROFILE=paper", "paper"),
-        ('PROFILE="paper"', "paper"),
-        ("PROFILE='smoke'  # for a look", "smoke"),
-        ("export PROFILE = paper\r", "paper"),
-        ("PROFILE=smoke\nPROFILE=paper", "paper"),
-        ("#PROFILE=paper", "laptop"),
-        ("PROFILE=", "laptop"),
-    ],
-)
-def test_make_reads_the_profile_as_the_settings_do(project: Path, line: str, profile: str) -> None:
-    for name in PROFILES:
-        (project / "notebooks" / "profiles" / f"{name}.yml").touch()
-    (project / ".env").write_text(f"{line}\n")
-    done = make(project, "help")
-    assert f"(now {profile})" in done.stdout, done.stderr
+def test_only_the_settings_read_the_profile_of_env(ready: Path) -> None:
+    (ready / ".env").write_text("export PROFILE = 'paper'  # for a look\nLLM_MODEL=a/b\n")
+    in_project = {"MEDRAG_ROOT": str(ready), "PYTHONPATH": str(ready / "src"), "LLM_MODEL": ""}
+    said = subprocess.run(
+        [sys.executable, "-m", "medrerun", "settings", "PROFILE", "LLM_MODEL"],
+        env={k: v for k, v in os.environ.items() if k not in ("PROFILE", "LLM_MODEL")} | in_project,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert said == "paper\na/b\n"
+    assert ".env" not in re.sub(r"(?m)^#.*", "", (REPOSITORY / "Makefile").read_text())
 
 
 def test_a_uv_that_is_not_the_locked_one_is_never_run(project: Path) -> None:
@@ -122,57 +111,77 @@ def test_a_set_up_without_a_network_says_so_before_pip_does(project: Path) -> No
 
 
 def test_a_jupyterlab_gets_the_port_that_was_asked_for(ready: Path) -> None:
-    assert "--port=8899" in make(ready, "-n", "lab", "PORT=8899").stdout
+    assert '--port="$PORT"' in make(ready, "-n", "lab", "PORT=8899").stdout
     assert "--port" not in make(ready, "-n", "lab").stdout
 
 
-def test_the_book_is_built_anew_when_another_profile_or_address_is_to_be_shown(ready: Path) -> None:
-    def built(**variables: str) -> int:
-        done = make(ready, "PY=./builder", "book", **variables)
-        assert done.returncode == 0, done.stderr
-        return (ready / "built").read_text().count("built")
-
-    assert built(PROFILE="paper") == 1
-    assert built(PROFILE="paper") == 1
-    assert built(PROFILE="laptop") == 2
-    assert built(PROFILE="laptop", REPOSITORY_URL="https://github.com/owner/name") == 3
-    assert built(PROFILE="laptop", REPOSITORY_URL="https://github.com/owner/name") == 3
+def test_the_book_is_stale_when_another_profile_address_or_file_is_to_be_shown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in freshness.BOOK_ENVIRONMENT:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(freshness, "BOOK", tmp_path / "index.html")
+    monkeypatch.setattr(freshness, "BOOK_NOTE", tmp_path / "book.json")
+    monkeypatch.setattr(freshness, "BOOK_FOLDERS", ())
+    assert freshness.book_is_stale()
+    (tmp_path / "index.html").touch()
+    assert freshness.book_is_stale(), "nobody knows what it was built from"
+    freshness.note(freshness.BOOK_NOTE, freshness.book_inputs())
+    assert not freshness.book_is_stale()
+    monkeypatch.setenv("REPOSITORY_URL", "https://github.com/owner/name")
+    assert freshness.book_is_stale()
+    monkeypatch.delenv("REPOSITORY_URL")
+    monkeypatch.setattr(freshness, "run_name", lambda _: "paper")
+    assert freshness.book_is_stale()
+    monkeypatch.undo()
+    assert len(freshness.book_inputs()) > 100
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["JOBS=0", "reproduce"], "JOBS must be a whole number of at least 1; it is 0."),
-        (["JOBS=two", "notebooks"], "it is two."),
-        (["PORT=abc", "serve"], "PORT must be from 1 to 65535; it is abc."),
-        (["PORT=abc", "lab"], "it is abc."),
-        (["PORT=70000", "serve"], "it is 70000."),
+        (["JOBS=0", "notebooks"], "JOBS must be a whole number of at least 1; found JOBS=0."),
+        (["JOBS=two", "reproduce"], "JOBS=two"),
+        (["notebook"], "Name a notebook, or some of them"),
+        (["NB=99_none", "notebook"], "found '99_none'"),
         (["reprodoce"], "`make help`"),
     ],
 )
 def test_what_cannot_be_asked_of_make_is_named(
     ready: Path, arguments: list[str], said: str
 ) -> None:
-    done = make(ready, "PY=./builder", *arguments, PROFILE="smoke")
+    done = make(ready, *arguments, PROFILE="smoke", MEDRAG_ROOT=str(ready))
     assert done.returncode != 0
     assert said in done.stderr.splitlines()[0]
-    assert not done.stdout
-    assert not (ready / "built").exists()
-
-
-def test_a_port_that_is_taken_is_named_with_one_to_choose(ready: Path) -> None:
-    make(ready, "PY=./builder", "book", PROFILE="smoke")
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        done = make(ready, "-o", "_build/html/index.html", f"PORT={port}", "serve", PROFILE="smoke")
-    assert done.returncode != 0
-    assert f"Port {port} is taken" in done.stderr
-    assert f"make serve PORT={port + 1}" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-CHECKED = ("JOBS", "LLM_MODEL", "NB", "PORT", "PROFILE")
-"""What make refuses if it is not as expected: one at a time, so that the others are used at all."""
+@pytest.mark.parametrize("port", ["abc", "0", "70000"])
+def test_a_port_that_is_none_is_named(port: str) -> None:
+    done = run_medrerun("serve", "--port", port)
+    assert done.returncode == 1
+    assert done.stderr == f"PORT must be from 1 to 65535; found PORT={port}.\n"
+
+
+def test_a_port_that_is_taken_is_named_with_one_to_choose() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(serving.ServingError) as error:
+            serving.serve(port)
+    assert f"Port {port} cannot be used" in str(error.value)
+    assert f"make serve PORT={port + 1}" in str(error.value)
+
+
+def run_medrerun(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "medrerun", *arguments],
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 GIVEN = (
     "ANSWERS",
     "ARM",
@@ -182,20 +191,26 @@ GIVEN = (
     "FILE",
     "FILES",
     "FOLDER",
+    "JOBS",
     "LLM_API_KEY",
     "LLM_BASE_URL",
     "LLM_ENGINE",
+    "LLM_MODEL",
     "MEASURE",
     "MODELS",
     "NAME",
+    "NB",
     "NEO4J_PASSWORD",
     "NEO4J_URI",
     "OMP_NUM_THREADS",
     "PAPER",
+    "PORT",
+    "PROFILE",
     "PYTHON",
     "REPOSITORY_BRANCH",
     "REPOSITORY_URL",
     "SEED",
+    "TORCH",
     "TRIAL",
     "UNIT",
 )
@@ -235,16 +250,15 @@ def every_target() -> list[str]:
 @pytest.mark.parametrize("origin", ["environment", "command line", ".env"])
 def test_no_setting_reaches_a_shell_or_make_as_code(ready: Path, origin: str) -> None:
     path = with_stand_ins(ready)
-    for names in (*((name,) for name in CHECKED), GIVEN):
-        values = {name: code(name) for name in names}
-        assignments = [f"{name}={value}" for name, value in values.items()]
-        if origin == "environment":
-            make(ready, "-k", *every_target(), **values, **path)
-        elif origin == "command line":
-            make(ready, "-k", *every_target(), *assignments, **path)
-        else:
-            (ready / ".env").write_text("\n".join(assignments))
-            make(ready, "-k", *every_target(), **path)
+    values = {name: code(name) for name in GIVEN}
+    assignments = [f"{name}={value}" for name, value in values.items()]
+    if origin == "environment":
+        make(ready, "-k", *every_target(), **values, **path)
+    elif origin == "command line":
+        make(ready, "-k", *every_target(), *assignments, **path)
+    else:
+        (ready / ".env").write_text("\n".join(assignments))
+        make(ready, "-k", *every_target(), **path)
     assert not [*ready.rglob("ran-*")]
 
 

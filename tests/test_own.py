@@ -304,7 +304,10 @@ def test_a_new_experiment_passes_lint_and_has_its_place_in_the_book(bare: Path) 
         assert ruff.returncode == 0, ruff.stdout
 
     profiles = "('smoke', 'laptop', 'paper')"
-    code = f"from publish import book, run; [run.write_parameters(p) for p in {profiles}]; book.stage()"
+    code = (
+        "from publish import book, schedule; from resources.parameters import check_profile; "
+        f"[check_profile(p, schedule.notebook_names()) for p in {profiles}]; book.stage()"
+    )
     staged = run_python(bare, code, bare)
     assert staged.returncode == 0, staged.stderr[-3000:]
     pages = bare / "_build" / "book-src"
@@ -312,8 +315,8 @@ def test_a_new_experiment_passes_lint_and_has_its_place_in_the_book(bare: Path) 
     assert f"notebooks/{path.stem}" in [page["file"] for part in parts for page in part["chapters"]]
     assert "EXAMPLE, not from a paper" in (pages / "scoreboard-own_paper.md").read_text()
     assert path.stem in (pages / "index.md").read_text()
-    sizes = yaml.safe_load((bare / "_build" / "params" / "smoke" / f"{path.stem}.yml").read_text())
-    assert sizes["questions"] == new_experiment.SIZES["smoke"]
+    sizes = yaml.safe_load((bare / "notebooks" / "profiles" / "smoke.yml").read_text())
+    assert sizes[path.stem]["questions"] == new_experiment.SIZES["smoke"]
 
 
 @pytest.mark.engine
@@ -322,7 +325,7 @@ def test_a_new_experiment_runs_in_smoke_and_stands_in_the_book_as_a_sample(
 ) -> None:
     assert begin(bare, "first_try", "own_paper").returncode == 0
     [path] = (bare / "notebooks").glob("*_own_paper_first_try.ipynb")
-    steps = f"run.write_parameters('smoke'); run.execute({path.stem!r}, 'smoke'); book.stage()"
+    steps = f"run.execute({path.stem!r}, 'smoke'); book.stage()"
     server = {
         "LLM_BASE_URL": small_llm.base_url,
         "LLM_MODEL": small_llm.model,
@@ -367,7 +370,7 @@ def test_a_further_experiment_of_a_paper_stands_after_its_last_and_leaves_its_nu
     ("name", "paper"), [("", "own"), ("First", "own"), ("first", "../own"), ("first", "")]
 )
 def test_a_name_that_is_none_is_refused_before_anything_is_written(name: str, paper: str) -> None:
-    with pytest.raises(new_experiment.ExperimentError, match="make new-experiment NAME="):
+    with pytest.raises(new_experiment.ExperimentError, match="medrerun new-experiment"):
         new_experiment.begin(name, paper)
 
 

@@ -70,7 +70,7 @@ def test_every_promised_number_is_listed_as_filled_explained_or_empty(monkeypatc
     assert set(cells.index) <= set(board["id"])
     assert cells.status[[one, two]].tolist() == ["filled", "explained"]
     assert set(cells.status.drop([one, two])) == {"EMPTY"}
-    assert rehearse.main(["list"]) == 0
+    assert rehearse.main(["--report"]) == 0
     shown = capsys.readouterr().out
     assert shown.count("EMPTY  ") == len(cells) - 2
     assert f"{len(cells)} promised numbers" in shown

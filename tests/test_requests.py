@@ -159,7 +159,7 @@ def test_what_is_no_database_is_set_aside(tmp_path):
     (folder / "requests.sqlite").write_bytes(b"not a database" * 100)
     write(tmp_path / "released" / "nb" / "step.parquet", [row("b")])
     with pytest.warns(
-        UserWarning, match=r"Set aside as .*The reference's .* again.* make import-requests FILES="
+        UserWarning, match=r"Set aside as .*The reference's .* again.* medrerun requests import"
     ):
         store = Store(folder, tmp_path / "released")
     store.put([row("a")])

@@ -114,11 +114,10 @@ def test_a_task_of_the_array_runs_its_notebook_and_brings_everything_back(
     assert saved["provenance"]["parameters"] == {"size": 2}
     assert not (build / "records" / "smoke" / "01_demo_first.json").exists()
     assert (project / TASKS / "smoke-02_demo_second" / "answer").read_text() == "kept"
-    assert [path.name for path in (build / "params" / "smoke").iterdir()] == ["02_demo_second.yml"]
+    assert [path.name for path in (build / "inputs" / "smoke").iterdir()] == ["02_demo_second.json"]
     assert not list(node.iterdir()), "nothing stays on the node"
-    target = "_build/executed/smoke/02_demo_second.ipynb"
     again = run_as(
-        project, "make", "--no-print-directory", f"PYTHON={sys.executable}", "PROFILE=smoke", target
+        project, sys.executable, "-m", "medrerun", "run", "02_demo_second", PROFILE="smoke"
     )
     assert again.returncode == 0, again.stderr
     assert "done in" not in again.stderr, "make takes it for its own run"

@@ -316,20 +316,21 @@ def test_what_a_notebook_shows_and_how_it_fails_is_kept_and_told_without_secrets
     for name, ending in ENDINGS.items():
         write_notebook(project, name, FAILS.format(ending))
     environment = (
-        os.environ | SECRETS | {"MEDRAG_ROOT": str(project), "PYTHONPATH": str(project / "src")}
+        os.environ
+        | SECRETS
+        | {"MEDRAG_ROOT": str(project), "PYTHONPATH": str(project / "src"), "PROFILE": "smoke"}
     )
 
-    def said(*arguments: str) -> str:
-        command = [sys.executable, "-m", "publish.run", *arguments, "--profile", "smoke"]
+    def said(notebook: str) -> str:
+        command = [sys.executable, "-m", "publish.run", notebook]
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=300, check=False
         )
         assert not leaked(done.stdout + done.stderr)
         return done.stdout + done.stderr
 
-    said("parameters")
     for name, ending in ENDINGS.items():
-        fails = "RuntimeError: http://127.0.0.1:9/m" in said("notebook", name)
+        fails = "RuntimeError: http://127.0.0.1:9/m" in said(name)
         assert fails == ending.startswith("raise")
         [path] = (project / "_build").glob(f"*/smoke/{name}.ipynb")
         kept = path.read_text(encoding="utf-8")

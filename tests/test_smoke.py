@@ -74,8 +74,7 @@ def test_every_table_and_figure_says_sample(reproduced):
     assert all("SAMPLE" in t for t in measured)
 
 
-def test_a_second_make_does_nothing_and_takes_no_time(reproduced, small_llm):
-    """Nor does it wait for a server that somebody else, here this test, holds."""
+def test_a_second_make_does_nothing_and_takes_no_time(reproduced):
     before = processor_seconds()
     again = make("reproduce")
     assert again.returncode == 0

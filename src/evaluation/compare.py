@@ -36,7 +36,7 @@ def compare(notebook: str, profile: str, models: Sequence[str] = (), measure: st
     wanted = list(models) or [*list(there)[:1], *further][:2]
     if len(wanted) != 2 or not set(wanted) <= there.keys():
         needed = f"Two models with answers to {notebook} are needed; there are {', '.join(there) or 'none'}."
-        raise StoreError(f"{needed} Add one: make models MODELS=... NB={notebook}")
+        raise StoreError(f"{needed} Add one: medrerun run --model ... {notebook}")
     first, second = (there[model] for model in wanted)
     shared = set(first[[*PAIRING_COLUMNS, "arm"]].merge(second[[*PAIRING_COLUMNS, "arm"]]).arm)
     chosen = {
@@ -64,7 +64,7 @@ def compare(notebook: str, profile: str, models: Sequence[str] = (), measure: st
     for arm, name in chosen.items():
         lines += _differing(first, second, arm, name)
     return "\n".join(
-        [*lines, f"Open one, by all models: make answers NB={notebook} ARM=... UNIT=..."]
+        [*lines, f"Open one, by all models: medrerun answers {notebook} --arm ... --unit ..."]
     )
 
 

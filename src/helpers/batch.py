@@ -73,7 +73,7 @@ def pending() -> dict[str, Request]:
                 raise ValueError("another prompt than that of its key")
     except (ValueError, KeyError, TypeError):
         raise StoreError(
-            f"{PENDING} is damaged, as by a run that was killed. Run `make requests` again."
+            f"{PENDING} is damaged, as by a run that was killed. Run `medrerun batch export` again."
         ) from None
     answered = store().get(noted)
     return {key: request for key, request in noted.items() if key not in answered}

@@ -184,7 +184,7 @@ class Store:
                 )
                 folder.mkdir()
                 mend = "The reference's replies are taken in again, " if released else ""
-                mend += "others are asked again, unless you exported them: make import-requests FILES=requests.parquet"
+                mend += "others are asked again, unless you exported them: medrerun requests import requests.parquet"
                 self._warn(
                     f"The stored requests were no database ({error}). Set aside as {aside}. {mend}"
                 )
@@ -382,7 +382,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if (
         command != "export" or len(paths) != 1 or paths[0].is_dir()
     ):  # a folder, as is no name at all
-        ways = "make export-requests FILE=requests.parquet, or make import-requests FILES=requests.parquet"
+        ways = "medrerun requests export FILE, or medrerun requests import FILE ..."
         raise StoreError(f"Name one file to write, or what to take in; found {names}: {ways}")
     if not (rows := mine.rows()):
         raise StoreError(

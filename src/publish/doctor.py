@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -65,6 +66,23 @@ def browser() -> str | None:
     with sync_playwright() as playwright:
         path = playwright.chromium.executable_path
     return path if Path(path).exists() else None
+
+
+def install_browser() -> int:
+    """Install a Chromium if there is none; returns 0, or 1 if that failed."""
+    if browser():
+        return 0
+    sys.stderr.write("Installing Chromium for the tests ...\n")
+    playwright = [sys.executable, "-m", "playwright", "install", "chromium"]
+    commands = [playwright]
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        commands = [["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "chromium"]]
+    for command in commands:
+        subprocess.run(command, capture_output=True, check=False)
+    if browser():
+        return 0
+    sys.stderr.write(f"The tests of the book need Chromium. {GET_CHROMIUM}\n")
+    return 1
 
 
 def _machine() -> tuple[str, str]:
@@ -226,7 +244,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--install", action="store_true", help="install the LLM engine that the settings ask for"
     )
+    parser.add_argument(
+        "--browser", action="store_true", help="install Chromium, for the tests of the book"
+    )
     options, console, s = parser.parse_args(arguments), Console(), settings()
+    if options.browser:
+        return install_browser()
     if options.install:
         if not s.llm_base_url:
             engine_install.install_chosen(profile_model(s.profile), console.print)

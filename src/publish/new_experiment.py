@@ -1,6 +1,6 @@
 """Begins an experiment of your own: a notebook that runs, its sizes, its paper's numbers, its place in the book.
 
-`make new-experiment NAME=first_try PAPER=my_paper` fills the templates in `notebooks/template/`.
+`medrerun new-experiment first_try my_paper` fills the templates in `notebooks/template/`.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def begin(name: str, paper: str) -> list[Path]:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", given):
             raise ExperimentError(
                 f"{what} is made of a-z, 0-9 and _, and begins with a letter; found {given!r}. For example: "
-                "make new-experiment NAME=first_try PAPER=my_paper"
+                "medrerun new-experiment first_try my_paper"
             )
     if there := sorted(NOTEBOOKS.glob(f"*_{paper}_{name}.ipynb")):
         raise ExperimentError(f"{there[0].relative_to(ROOT)} exists. Choose another NAME.")

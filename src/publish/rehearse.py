@@ -1,11 +1,15 @@
-"""A rehearsal of the paper profile on a small machine: its paths at smoke sizes, and what of its promises they fill.
+"""Rehearses the paper profile on a small machine: its paths at smoke sizes.
 
-python -m publish.rehearse prepare   make a project of links in _build/rehearsal, with a profile `paper` of its own
-python -m publish.rehearse list      each printed number that a rerun is promised for: filled or not, and why
+python -m publish.rehearse [NOTEBOOK ...]
+
+The rehearsal has a project of links in `_build/rehearsal`, with a profile `paper` of its own. In the
+end, it lists each printed number that a rerun is promised for: filled or not, and why.
 """
 
 import argparse
+import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -110,22 +114,40 @@ def promised() -> pd.DataFrame:
     return board[["id", "paper"]].assign(status=status, why=told)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m publish.rehearse", description="Rehearse the paper profile."
-    )
-    parser.add_argument("do", choices=("prepare", "list"))
-    if parser.parse_args(arguments).do == "prepare":
-        prepare()
-        return 0
+def report() -> None:
+    """Print what became of each number that a rerun is promised for, and a summary."""
     cells = promised()
     for cell in cells.itertuples():
         sys.stdout.write(f"{cell.status:9}  {cell.id}: {cell.why}\n")
-    for paper, of in cells.groupby("paper", sort=False):
-        counts = ", ".join(f"{n} {status}" for status, n in of["status"].value_counts().items())
-        sys.stdout.write(f"{paper}: {len(of)} promised numbers, {counts}\n")
-    return 0
+    for paper, rows in cells.groupby("paper", sort=False):
+        counts = [f"{n} {status}" for status, n in rows["status"].value_counts().items()]
+        sys.stdout.write(f"{paper}: {len(rows)} promised numbers, {', '.join(counts)}\n")
+
+
+def rehearse(names: Sequence[str]) -> int:
+    """Run notebooks in the rehearsal's own project, and report; returns 1 if one failed."""
+    prepare()
+    environment = dict(os.environ)
+    environment |= {"MEDRAG_ROOT": str(FOLDER), "PYTHONPATH": str(ROOT / "src"), "PROFILE": "paper"}
+    # an empty variable counts as unset, whatever stands in .env
+    environment |= {"LLM_BASE_URL": "", "LLM_MODEL": ""}
+    statuses = []
+    for arguments in (["medrerun", "run", "--", *names], ["publish.rehearse", "--report"]):
+        command = [sys.executable, "-m", *arguments]
+        statuses.append(subprocess.run(command, env=environment, check=False).returncode)
+    return max(statuses)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m publish.rehearse", description=__doc__)
+    parser.add_argument("notebooks", nargs="*", help="default: all")
+    parser.add_argument("--report", action="store_true", help="report on the last rehearsal")
+    options = parser.parse_args(arguments)
+    if options.report:
+        report()
+        return 0
+    return rehearse(options.notebooks)
 
 
 if __name__ == "__main__":

@@ -303,7 +303,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.paper and options.paper not in papers():
         parser.exit(
             2,
-            f"There is no paper {options.paper!r}. Use make scoreboard PAPER={'|'.join(papers())}\n",
+            f"There is no paper {options.paper!r}. Use medrerun scoreboard {'|'.join(papers())}\n",
         )
     logging.basicConfig(format="%(levelname)s: %(message)s")
     console = Console()
@@ -316,7 +316,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.paper:
         console.print(
             _summary(board, claims),
-            "One paper's numbers and claims: make scoreboard PAPER=side_effects",
+            "One paper's numbers and claims: medrerun scoreboard side_effects",
         )
         return 0
     for (paper, table), rows in board.groupby(["paper", "table"], sort=False) if len(board) else ():

@@ -185,7 +185,7 @@ def called(name: str, says: str) -> Callable[[Bench], None]:
 # ------------------------------------------------------------------------------------------------------------ table
 
 NUMBER, CLAIM = "unit: fraction", "rule: {better: row, than: other}"
-BOARD = _made("scoreboard")
+BOARD = _python("medrerun", "scoreboard")
 PARAMETERS = _made("notebook", "NB=01_demo_small")
 START = _python("resources.services", "start", "graph")
 
@@ -203,18 +203,21 @@ def _rows() -> Iterator[tuple[str, Callable[[Bench], None]]]:
         (["notebook"], "01_demo_small"),
         (["notebook", "NB=99_none"], "01_demo_small"),
         (["notebook", "NB=01_demo_small.ipynb"], "01_demo_small"),
-        (["answers"], "01_demo_small"),
-        (["answers", "NB=01_demo_small"], "make notebook"),
-        (["export-requests"], "FILE"),
-        (["export-requests", "FILE=data"], "data"),
-        (["import-requests"], "FILE"),
-        (["import-requests", "FILES=missing.parquet"], "missing.parquet"),
-        (["import-requests", "FILES=Makefile"], "Makefile"),
-        (["new-experiment", "NAME=First", "PAPER=own"], "First"),
-        (["new-experiment", "NAME=first", "PAPER=../own"], "../own"),
         (["reference", "PROFILE=smoke"], "no run"),
     ):
         yield f"make {' '.join(arguments)}", given(_made(*arguments), says)
+    for command, says in (
+        ("answers", "notebook"),
+        ("answers 01_demo_small", "make notebook"),
+        ("requests export", "FILE"),
+        ("requests export data", "FILE"),
+        ("requests import", "FILES"),
+        ("requests import missing.parquet", "missing.parquet"),
+        ("requests import Makefile", "Makefile"),
+        ("new-experiment First own", "First"),
+        ("new-experiment first ../own", "../own"),
+    ):
+        yield f"medrerun {command}", given(_python("medrerun", *command.split()), says)
     for job, name, value, says in (
         (START, "NEO4J_URI", "localhost:7687", "NEO4J_URI"),
         (START, "NEO4J_URI", "http://localhost:7474", "NEO4J_URI"),
@@ -233,7 +236,7 @@ def _rows() -> Iterator[tuple[str, Callable[[Bench], None]]]:
         (BOARD, "PROFILE", "huge", "huge"),
         (_python("publish.scoreboard"), "PROFILE", "huge", "PROFILE"),
         (_python("evaluation.show", "01_demo_small"), "PROFILE", "huge", "PROFILE"),
-        (_python("publish.run", "parameters", "--profile", "huge"), "ANSWERS", "stored", "huge"),
+        (_python("medrerun", "run"), "PROFILE", "huge", "huge"),
         (_python("resources.services", "start", "grpah"), "ANSWERS", "stored", "graph"),
     ):
         quiet = _quietly(job) if job is ASK else job

@@ -70,7 +70,7 @@ UNSTORED = Job(
 )
 BOARD = Job(
     "scoreboard",
-    ("make", "--no-print-directory", "scoreboard"),
+    (sys.executable, "-m", "medrerun", "scoreboard"),
     lambda _, done: done.out,
     before=NOTEBOOK,
 )
@@ -395,7 +395,7 @@ def _several(
 K, F, R, D, C, T = "kill -9", "full disk", "read-only", "damaged file", "clock", "at once"
 TRIALS = [
     *_several(K, "make", 4, kill(NOTEBOOK), fast=1),
-    *_several(K, "runner", 3, kill(NOTEBOOK, "publish.run notebook")),
+    *_several(K, "runner", 3, kill(NOTEBOOK, "publish.run")),
     *_several(K, "kernel", 5, kill(NOTEBOOK, "ipykernel_launcher"), fast=1),
     *_several(K, "all of make", 5, kill(NOTEBOOK, "everything")),
     *_several(K, "asking", 6, kill(ASK), fast=1),
@@ -445,8 +445,8 @@ TRIALS = [
     *_several(D, "record shown", 3, misread("_build/records/smoke/*.json")),
     *_several(D, "keys of requests", 2, flip(NOTEBOOK, "_build/records/smoke/requests/*.json")),
     *_several(D, "executed notebook", 4, flip(NOTEBOOK, "_build/executed/smoke/*.ipynb"), fast=1),
-    *_several(D, "parameters", 2, flip(NOTEBOOK, "_build/params/smoke/*.yml")),
-    *_several(D, "dependencies", 2, flip(NOTEBOOK, "_build/dependencies.mk")),
+    *_several(D, "inputs of a result", 2, flip(NOTEBOOK, "_build/inputs/smoke/*.json")),
+    *_several(D, "what modules say", 2, flip(NOTEBOOK, "_build/analysed.json")),
     *_several(D, "lock of a notebook", 1, flip(NOTEBOOK, "_build/executed/smoke/*.lock")),
     *_several(D, "index", 3, flip(INDEX, "data/derived/indexes/demo-*/index.faiss"), fast=1),
     *_several(

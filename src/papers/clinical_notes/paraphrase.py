@@ -5,7 +5,7 @@ shared sentence of `data/clinical_wording.yml`, names in braces and all. An answ
 nothing against it, and a reader takes out by hand what still says something else. The checks know cue words and do not
 ask ConText: its score on the paraphrases would then be a matter of selection.
 
-    python -m papers.clinical_notes.paraphrase     # or: make paraphrases
+    PYTHONPATH=src python -m papers.clinical_notes.paraphrase
 """
 
 import re

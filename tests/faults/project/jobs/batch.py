@@ -12,7 +12,7 @@ FOLDER = BUILD / "batch"
 
 
 def collect() -> None:
-    """What `make requests` does, with one step in place of notebooks."""
+    """What `medrerun batch export` does, with one step in place of notebooks."""
     (FOLDER / "pending.jsonl").unlink(missing_ok=True)
     prompts = [[{"role": "user", "content": f"Question {i}?"}] for i in range(60)]
     try:

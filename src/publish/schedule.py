@@ -1,0 +1,221 @@
+"""Runs the notebooks that are stale, some of them at once, each in a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+from publish import freshness
+from resources import engine_install, run_guard
+from resources.parameters import check_profile
+from resources.settings import NOTEBOOKS, ROOT, PublicError, profile_model, settings, threads
+
+TIMED = ("18_across_papers",)
+"""Notebooks that time single requests, so they run when the others are done."""
+POLL = 0.1
+"""Seconds between two looks at the processes."""
+PATIENCE = 20.0
+"""Seconds in which an interrupted notebook may put its results in order."""
+OWN_INTERRUPT = 2.0
+"""Seconds in which what was interrupted together with this process ends by itself."""
+
+
+class ScheduleError(PublicError, ValueError):
+    """The notebooks cannot be run as asked; the message says why."""
+
+
+def notebook_names() -> list[str]:
+    """Return the names of all notebooks, in the order of the book."""
+    return sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
+
+
+def select(names: Sequence[str]) -> list[str]:
+    """Return the notebooks that a user names; all of them if none is named.
+
+    Raises:
+        ScheduleError: there is no such notebook.
+    """
+    known = notebook_names()
+    selected = [name for text in names for name in text.split()]
+    unknown = sorted(set(selected) - set(known))
+    if unknown or (names and not selected):
+        found = f"found {' '.join(unknown)!r}"
+        raise ScheduleError(
+            f"Name a notebook, or some of them; {found}. There are: {' '.join(known)}"
+        )
+    return selected or known
+
+
+def default_jobs() -> int:
+    """Return how many notebooks run at once.
+
+    A model that answers uses all cores. Where the reference's replies are stored it seldom does,
+    and two notebooks share them.
+    """
+    given = os.environ.get("JOBS", "")
+    if given:
+        if not given.isdecimal() or int(given) < 1:
+            raise ScheduleError(
+                f"JOBS must be a whole number of at least 1; found JOBS={given}. Correct it, or unset it."
+            )
+        return int(given)
+    current = settings()
+    if current.answers in ("stored", "stored-only"):
+        return 2
+    asks_anew = current.answers == "fresh" or current.llm_model
+    return 2 if current.profile == "laptop" and not asks_anew else 1
+
+
+def run_stale(names: Sequence[str], jobs: int | None = None, *, again: bool = False) -> int:
+    """Run those of the named notebooks that are stale; all of them if none is named.
+
+    Args:
+        names: of notebooks; each text may hold several.
+        jobs: how many run at once; by default `default_jobs`.
+        again: run them also if they are up to date.
+
+    Returns:
+        0, or 1 if one of them failed.
+    """
+    selected = select(names)
+    profile = settings().profile
+    check_profile(profile, notebook_names())
+    jobs = jobs or default_jobs()
+    reasons = {name: freshness.why_stale(name, profile) for name in selected}
+    stale = [name for name in selected if again or reasons[name]]
+    for name in stale:
+        if reasons[name] not in ("", freshness.NOT_RUN):
+            sys.stderr.write(f"{reasons[name]}; {name} runs again.\n")
+    if not stale:
+        return 0
+    install_engine()
+    # of some notebooks it cannot be said how long the others take
+    shown_jobs = jobs if not names else 0
+    untimed = [name for name in stale if name not in TIMED]
+    timed = [name for name in stale if name in TIMED]
+    status = run_at_once(untimed, jobs, shown_jobs)
+    return max(status, run_at_once(timed, 1, min(shown_jobs, 1)))
+
+
+def install_engine() -> None:
+    """Install the LLM engine if this run asks a model for certain: it checks replies, or asks anew.
+
+    Else the engine is installed once a reply is missing. A notebook that needs no model runs without.
+    """
+    current = settings()
+    model = profile_model(current.profile)
+    if current.llm_base_url or not model or current.answers not in ("check", "fresh"):
+        return
+    try:
+        engine_install.install_chosen(model, _say)
+    except PublicError as error:
+        _say(str(error))
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+def run_at_once(notebooks: Sequence[str], jobs: int, shown_jobs: int) -> int:
+    """Run notebooks, `jobs` of them at once; 0, or 1 if one of them failed."""
+    pending = deque(notebooks)
+    running: list[subprocess.Popen[bytes]] = []
+    environment = _environment(jobs)
+    failed = False
+    if notebooks:
+        _own_servers(environment)
+    with _ending_with_parent() as parent_is_alive:
+        try:
+            while pending or running:
+                while pending and len(running) < jobs:
+                    running.append(_start(pending.popleft(), shown_jobs, environment))
+                time.sleep(POLL)
+                parent_is_alive()
+                ended = [process for process in running if process.poll() is not None]
+                failed = failed or any(process.returncode for process in ended)
+                running = [process for process in running if process not in ended]
+        except BaseException as reason:
+            _end(running, wait=OWN_INTERRUPT if isinstance(reason, KeyboardInterrupt) else 0.0)
+            raise
+    return int(failed)
+
+
+def _start(
+    notebook: str, shown_jobs: int, environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "publish.run", notebook, "--jobs", str(shown_jobs)]
+    return subprocess.Popen(command, cwd=ROOT, env=environment)
+
+
+def _environment(jobs: int) -> dict[str, str]:
+    """Return the environment of a notebook that runs beside others."""
+    environment = dict(os.environ)
+    environment["PYTHONPATH"] = str(ROOT / "src")
+    environment["PYTHONUTF8"] = "1"
+    # a kernel of the project's environment, not one that the user has elsewhere
+    environment["JUPYTER_PREFER_ENV_PATH"] = "1"
+    # images for containers often forbid Python to keep what it compiled, which each process needs
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    # twice the cores in all: one notebook often waits for another, or computes on one core
+    cores = threads()
+    environment.setdefault("OMP_NUM_THREADS", str(max(1, min(cores, 2 * cores // jobs))))
+    return environment
+
+
+def _own_servers(environment: dict[str, str]) -> None:
+    """See that what the notebooks start, servers included, ends with this process, even if it is killed."""
+    if environment.get(run_guard.VARIABLE):
+        return
+    own = str(os.getpid())
+    environment[run_guard.VARIABLE] = own
+    command = [sys.executable, "-m", "resources.run_guard", own, own]
+    subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+class Terminated(BaseException):
+    """This process was asked to end, or what started it has ended."""
+
+
+@contextmanager
+def _ending_with_parent() -> Iterator:
+    """Raise Terminated on SIGTERM or SIGHUP, and by the function that it yields once the parent ended."""
+    parent = os.getppid()
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        raise Terminated
+
+    def parent_is_alive() -> None:
+        if os.getppid() != parent:
+            raise Terminated
+
+    signals = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, terminate) for number in signals]
+    try:
+        yield parent_is_alive
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]], wait: float) -> None:
+    """Interrupt what still runs after `wait` seconds, and kill it if that does not help."""
+    if not _all_ended(processes, wait):
+        for process in processes:
+            process.send_signal(signal.SIGINT)
+    if not _all_ended(processes, PATIENCE):
+        for process in processes:
+            process.kill()
+
+
+def _all_ended(processes: Sequence[subprocess.Popen[bytes]], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while any(process.poll() is None for process in processes):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(POLL)
+    return True
