@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings as examples, strategies as st
 from neo4j.exceptions import Neo4jError
 
-from helpers import graph, graph_driver, graph_files, graph_load
+from helpers import graph, graph_catalogue, graph_driver, graph_files, graph_load
 from helpers.graph import CypherRejected, Graph, GraphError
 from resources import graph_engine, services, supervisor
 from resources.services import GraphEndpoint
@@ -90,7 +90,7 @@ def connection(endpoint: GraphEndpoint) -> Iterator[Graph]:
 @pytest.fixture
 def db(connection: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Graph:
     """An empty graph."""
-    monkeypatch.setattr(graph_load, "BUILD", tmp_path)
+    monkeypatch.setattr(graph_catalogue, "BUILD", tmp_path)
     connection._delete("(n)")
     return connection
 
@@ -360,7 +360,7 @@ def test_a_graph_is_written_for_the_importer_as_it_is(db: Graph, tmp_path: Path)
         end=("Effect", "name", "effect"),
         progress=False,
     )
-    options = graph_files.from_graph(db, tmp_path)
+    options = graph_files.export_graph(db, tmp_path)
     assert {option.split("=")[0] + "=" + option.split("=")[1] for option in options} == {
         "--nodes=Drug",
         "--nodes=Effect",
@@ -453,6 +453,57 @@ def load_pairs_once(
     return missing
 
 
+def load_interactions_once(db: Graph, drugs: int, *, interrupt: bool = False) -> bool:
+    """Load drugs of which a few interact with all others, each interaction in both directions."""
+    with db.load_once("interactions", str(drugs)) as missing:
+        if missing:
+            db.clear("Drug")
+            db.constraint("Drug", "name")
+            names = [{"name": str(number)} for number in range(drugs)]
+            db.load_nodes("Drug", names, "name", progress=False)
+            pairs = interactions(drugs)
+            half = len(pairs) // 2
+            ends = ("Drug", "name", "one"), ("Drug", "name", "other")
+            for part in (pairs[:half], pairs[half:]):
+                rows = [{"one": one, "other": other, "sources": ["x"]} for one, other in part]
+                db.load_edges("INTERACTS", rows, *ends, progress=False)
+                if interrupt:
+                    raise KeyboardInterrupt
+    return missing
+
+
+def interactions(drugs: int) -> list[tuple[str, str]]:
+    pairs = []
+    for one in range(drugs):
+        for other in range(one + 1, drugs):
+            if one < 3 or one * other % 5 == 0:
+                pairs += [(str(one), str(other)), (str(other), str(one))]
+    return pairs
+
+
+def assert_interactions(db: Graph, drugs: int) -> None:
+    rows = db.read("MATCH (a:Drug)-[:INTERACTS]->(b:Drug) RETURN a.name AS one, b.name AS other")
+    assert sorted((row["one"], row["other"]) for row in rows) == sorted(interactions(drugs))
+    assert db.read("MATCH (n:Drug) RETURN count(n) AS n") == [{"n": drugs}]
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("sizes", [(100, 12), (12, 100)], ids=["larger first", "smaller first"])
+def test_two_sizes_of_a_graph_replace_each_other(db: Graph, sizes: tuple[int, int]) -> None:
+    """As when the same folder runs one profile and then another."""
+    first, second = sizes
+    assert load_interactions_once(db, first)
+    assert load_interactions_once(db, second)
+    assert_interactions(db, second)
+    with pytest.raises(KeyboardInterrupt):
+        load_interactions_once(db, first, interrupt=True)
+    assert load_interactions_once(db, second)
+    assert_interactions(db, second)
+    assert load_interactions_once(db, first)
+    assert not load_interactions_once(db, first)
+    assert_interactions(db, first)
+
+
 @pytest.mark.engine
 def test_nodes_of_the_user_are_never_cleared(db: Graph, own: Graph) -> None:
     theirs = [{"name": "theirs"}]
@@ -531,7 +582,7 @@ def test_nodes_that_the_user_added_to_a_loaded_graph_are_not_cleared_with_it(own
 @pytest.fixture
 def others(own: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Graph]:
     """The same database, as another copy of the project sees it."""
-    monkeypatch.setattr(graph_load, "DERIVED", tmp_path / "others")
+    monkeypatch.setattr(graph_catalogue, "DERIVED", tmp_path / "others")
     with graph.connect(own.endpoint) as connected:
         yield connected
 

@@ -1,4 +1,4 @@
-"""A connection over Bolt: how long it waits, errors that say what to do, quoted names, plain values."""
+"""A connection over Bolt: its errors say what to do, names are quoted, values are plain."""
 
 import errno
 import json
@@ -28,7 +28,8 @@ ROOM = 16 * 2**20
 MAX_MESSAGE_CHARACTERS = 1_000
 """Longest reason that is given: a server quotes the full statement in its own."""
 
-# the server's remarks are not for the reader of a notebook; a broken connection is told by the error that follows
+# The server's remarks are not for the reader of a notebook, and of a broken connection the error
+# that follows tells.
 for _noisy in ("neo4j.notifications", "neo4j.io"):
     logging.getLogger(_noisy).setLevel(logging.CRITICAL)
 
@@ -50,8 +51,9 @@ class Connection:
             )
         except ConfigurationError as error:  # such as a user in the address
             raise GraphError(
-                f"NEO4J_URI={endpoint.uri} is refused by the driver: {first_line(error)} Write it like "
-                "bolt://localhost:7687; user and password go into NEO4J_USER and NEO4J_PASSWORD."
+                f"NEO4J_URI={endpoint.uri} is refused by the driver: {first_line(error)} Write it "
+                "like bolt://localhost:7687; user and password go into NEO4J_USER and "
+                "NEO4J_PASSWORD."
             ) from None
         try:
             with self._explaining(), self._driver.session(database=endpoint.database) as session:
@@ -77,7 +79,7 @@ class Connection:
         self._driver.close()
 
     def read(self, cypher: str, /, **parameters: Any) -> list[Row]:  # noqa: ANN401  # whatever Bolt can carry
-        """Run the project's own Cypher in a READ transaction; all rows, of plain JSON values (see `plain`)."""
+        """Run the project's own Cypher in a READ transaction; the rows hold plain JSON values."""
         return self._run(cypher, parameters, neo4j.RoutingControl.READ)
 
     def _write(self, cypher: str, **parameters: Any) -> list[Row]:  # noqa: ANN401  # whatever Bolt can carry
@@ -200,7 +202,8 @@ def identifier(name: str) -> str:
     """
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise ValueError(
-            f"{name!r} cannot be a label, relationship type or property: use letters, digits and _, no digit first."
+            f"{name!r} cannot be a label, relationship type or property: use letters, digits and "
+            "_, no digit first."
         )
     return name
 

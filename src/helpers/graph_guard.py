@@ -230,5 +230,6 @@ def check_hops(bound: int | None) -> None:
     """
     if bound is None or bound > MAX_HOPS:
         raise CypherRejected(
-            f"A path may have at most {MAX_HOPS} relationships. Give an upper bound, such as [*..3]."
+            f"A path may have at most {MAX_HOPS} relationships. Give an upper bound, "
+            "such as [*..3]."
         )
