@@ -313,6 +313,10 @@ class AnswerFromPassages:
 
     def __call__(self, questions: Sequence[Question]) -> list[Answer]:
         """Answer each question."""
+        return [_make_answer(reply, shown) for reply, shown in self.ask(questions)]
+
+    def ask(self, questions: Sequence[Question]) -> list[tuple[Reply, tuple[Excerpt, ...]]]:
+        """Ask for the reply to each question, with the excerpts that the model is shown."""
         excerpts = [self.excerpts(question) for question in questions]
         prompts = [
             self.build_prompt(question.text, shown)
@@ -321,7 +325,7 @@ class AnswerFromPassages:
         replies = self.llm.chat_many(
             prompts, max_tokens=self.max_tokens, overflow="record", label=self.config.label
         )
-        return [_make_answer(reply, shown) for reply, shown in zip(replies, excerpts, strict=True)]
+        return list(zip(replies, excerpts, strict=True))
 
     def excerpts(self, question: Question) -> tuple[Excerpt, ...]:
         """What the model is shown for a question."""

@@ -5,7 +5,7 @@ The steps are the paper's (QA-RAG, Figure 1).
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +13,12 @@ import pandas as pd
 
 from evaluation import figures
 from helpers import documents, vectors
-from helpers.llm import LLM
+from helpers.llm import LLM, ContextOverflowError
+from papers.qa_rag import answers, data, finetune, retrieval
 from papers.qa_rag.answers import CitedAnswer, make_excerpts, prompt, read
-from papers.qa_rag.data import Corpus, Passage, share_held
-from papers.qa_rag.retrieval import N_SELECTED, BestWindow, rerank
+from papers.qa_rag.data import Corpus, Data, Passage, Question, share_held
+from papers.qa_rag.rerankers import choose_reranker
+from papers.qa_rag.retrieval import N_SELECTED, BestWindow, Reranker, rerank
 from papers.qa_rag.search import Searcher
 from rag.retrieval import chunk_spans, reciprocal_rank_fusion
 
@@ -34,6 +36,14 @@ CHUNK = 10_000
 OVERLAP = 2_000
 """Characters that two chunks share (section 2.2)."""
 
+EXAMPLE_SEED = 20251121
+"""Draws the examples, as in notebook 17."""
+
+HYPOTHETICAL = "hypothetical answer"
+"""Name of the second track."""
+
+NO_QUESTION = "There is no question. Write one, such as: How long should reference samples be kept?"
+
 MAX_FILE_NAME_BYTES = 200
 """File systems take 255 bytes, those of the ending and a number included."""
 
@@ -47,12 +57,14 @@ class OwnAnswer:
         hypothetical: The answer from own knowledge that was searched with.
         answer: The answer from the excerpts.
         found_by: What found each excerpt: question, hypothetical answer, or both.
+        note: What stands in for a part of the paper's system.
     """
 
     question: str
     hypothetical: str
     answer: CitedAnswer
     found_by: tuple[str, ...]
+    note: str = ""
 
     @property
     def quoted(self) -> float:
@@ -70,7 +82,8 @@ class OwnAnswer:
     def __str__(self) -> str:
         """The answer, and the documents that it names."""
         cited = [f"[{number}] {self.citation(number)}" for number in self.answer.cited]
-        return f"{self.answer.text}\n{'; '.join(cited) or 'It names no source.'}"
+        sources = "; ".join(cited) or "It names no source."
+        return "\n".join(filter(None, [self.answer.text, sources, self.note]))
 
 
 def read_folder(folder: Path) -> tuple[Corpus, Mapping[str, str]]:
@@ -169,9 +182,7 @@ def answer(
         ContextOverflowError: The prompt does not fit; ask for fewer characters.
     """
     if not question.strip():
-        raise ValueError(
-            "There is no question. Write one, such as: How long should reference samples be kept?"
-        )
+        raise ValueError(NO_QUESTION)
     hypothetical = _hypothetical_answer(question, llm)
     passages, found_by = _find_passages(question, hypothetical, searcher)
     excerpts = make_excerpts(question, passages, max_characters)
@@ -195,7 +206,7 @@ def _find_passages(
 ) -> tuple[list[Passage], dict[str, str]]:
     """The passages of both tracks, best first, and what found each, by its id."""
     # an empty hypothetical answer finds nothing
-    tracks = {"question": question, "hypothetical answer": hypothetical or question}
+    tracks = {"question": question, HYPOTHETICAL: hypothetical or question}
     results = searcher.search(list(tracks.values()), N_CANDIDATES, by="windows")
     rows_by_track = dict(zip(tracks, results, strict=True))
     fused = {"": reciprocal_rank_fusion(results)}
@@ -208,6 +219,164 @@ def _find_passages(
         finders = [track for track, rows in rows_by_track.items() if row in rows]
         found_by[passage.id] = " and ".join(finders)
     return passages, found_by
+
+
+@dataclass(frozen=True)
+class Guidance:
+    """The paper's system on own documents: the arms of notebooks 16 and 17, asked freely.
+
+    A question is searched with twice: as it is, and by a hypothetical answer. A fine-tuned model
+    writes that answer; where none is served, the answering model does by HyDE's prompt. A reranker
+    selects six passages, and the model answers from their excerpts.
+
+    Attributes:
+        searcher: The documents; see ``library``.
+        llm: The model that answers.
+        reranker: Orders what both tracks found, such as ``BestWindow`` or ``ScoringAgent``.
+        examples: Pairs of a question and its answer that stand before the question.
+        tuned: The model that is fine-tuned on such pairs, if there is one.
+        max_characters: Characters of the excerpts in one prompt.
+        max_tokens: Longest answer, in tokens.
+        hypothetical_tokens: Longest hypothetical answer, in tokens.
+    """
+
+    searcher: Searcher
+    llm: LLM
+    reranker: Reranker
+    examples: Sequence[Question] = ()
+    tuned: LLM | None = None
+    max_characters: int = MAX_CHARACTERS
+    max_tokens: int = 160
+    hypothetical_tokens: int = 96
+
+    @property
+    def config(self) -> retrieval.ArmConfig:
+        """What is searched with: the arm of the paper, or that with HyDE in its second track."""
+        if self.tuned is not None:
+            return retrieval.PRINTED["qa_rag"]
+        tracks = (("question", N_CANDIDATES), ("hyde", N_CANDIDATES))
+        return retrieval.ArmConfig("QA-RAG: question (12), HyDE (12)", tracks)
+
+    @property
+    def note(self) -> str:
+        """What stands in for the fine-tuned model; empty if there is one."""
+        if self.tuned is not None:
+            return ""
+        model = self.llm.endpoint.model
+        return f"No fine-tuned model is served: {model} writes the hypothetical answer (HyDE)."
+
+    def __call__(self, texts: Sequence[str]) -> list[OwnAnswer]:
+        """Answer questions.
+
+        Raises:
+            ValueError: One of them is blank.
+            ContextOverflowError: A prompt does not fit; ask for fewer characters.
+        """
+        questions = [_own_question(number, text) for number, text in enumerate(texts)]
+        queries = self._queries(questions)
+        find = retrieval.Retrieval(self.searcher, self.config, queries, self.reranker)
+        arm = answers.AnswerFromPassages(
+            self.llm,
+            answers.ArmConfig("QA-RAG, own documents", contexts="own"),
+            self._data(),
+            self.examples,
+            max_characters=self.max_characters,
+            max_tokens=self.max_tokens,
+            contexts=find.select_ids(questions),
+        )
+        own_answers = []
+        for question, (reply, excerpts) in zip(questions, arm.ask(questions), strict=True):
+            if reply.status == "overflow":
+                raise ContextOverflowError(
+                    f"The prompt with {self.max_characters:,} characters of passages does not fit "
+                    "the context of the model. Ask for fewer."
+                )
+            texts_of_question = self._texts_of(question, queries)
+            own = OwnAnswer(
+                question.text,
+                texts_of_question[HYPOTHETICAL],
+                read(reply, excerpts),
+                self._found_by(excerpts, texts_of_question),
+                self.note,
+            )
+            own_answers.append(own)
+        return own_answers
+
+    def _queries(self, questions: Sequence[Question]) -> retrieval.Queries:
+        queries = retrieval.plain_queries(questions)
+        writer = retrieval.QueryWriter(
+            self.tuned or self.llm, self.hypothetical_tokens, "hypothetical answer"
+        )
+        if self.tuned is not None:
+            prompts = [finetune.prompt(question) for question in questions]
+            return queries | {"tuned": writer.write(questions, prompts)}
+        prompts = [retrieval.hyde_prompt(question) for question in questions]
+        return queries | {"hyde": writer.write(questions, prompts)}
+
+    def _texts_of(self, question: Question, queries: retrieval.Queries) -> dict[str, str]:
+        """The text of each track; that of the second is empty if the model's reply is."""
+        _, (kind, _) = self.config.tracks
+        return {"question": question.text, HYPOTHETICAL: "".join(queries[kind][question.id].texts)}
+
+    def _found_by(
+        self, excerpts: Sequence[answers.Excerpt], texts: Mapping[str, str]
+    ) -> tuple[str, ...]:
+        ids_by_track = {}
+        for track, text in texts.items():
+            rows = self.searcher.search([text], N_CANDIDATES, self.config.by)[0] if text else []
+            ids_by_track[track] = {self.searcher.corpus.passages[row].id for row in rows}
+        found_by = []
+        for excerpt in excerpts:
+            tracks = [track for track, ids in ids_by_track.items() if excerpt.passage.id in ids]
+            found_by.append(" and ".join(tracks))
+        return tuple(found_by)
+
+    def _data(self) -> Data:
+        return Data(
+            questions=(),
+            test=(),
+            corpus=self.searcher.corpus,
+            released={},
+            rankings={},
+            files=(),
+            sample=False,
+        )
+
+
+def _own_question(number: int, text: str) -> Question:
+    if not text.strip():
+        raise ValueError(NO_QUESTION)
+    return Question(f"own{number}", text, answer="", guideline="", source="", body=text)
+
+
+def open_guidance(
+    folder: Path,
+    llm: LLM,
+    *,
+    tuned: LLM | None = None,
+    reranker: str = "",
+    encoder: str = vectors.DEFAULT_ENCODER,
+    n_examples: int = 2,
+) -> Guidance:
+    """Make the paper's system of a folder of own documents.
+
+    Args:
+        folder: The folder; see ``library``.
+        llm: The model that answers.
+        tuned: A model that is fine-tuned on pairs of a question and its answer.
+        reranker: A cross-encoder of a hub; empty for the encoder on windows.
+        encoder: Encoder of passages.
+        n_examples: Number of the released pairs that stand before the question.
+
+    Raises:
+        FolderError: There is no such folder, or nothing in it can be read.
+    """
+    searcher = library(folder, encoder)
+    (_, order), not_run = choose_reranker(reranker, searcher)
+    if reranker and reranker in not_run:
+        log.warning("%s does not rerank: %s", reranker, not_run[reranker])
+    pairs = answers.examples(data.load("auto"), n_examples, EXAMPLE_SEED)
+    return Guidance(searcher, llm, order, pairs, tuned)
 
 
 def show(own: OwnAnswer, *, sample: bool = False) -> figures.Html:
@@ -231,6 +400,8 @@ def show(own: OwnAnswer, *, sample: bool = False) -> figures.Html:
         f"{names} {figures.number(own.quoted, digits=0)} of its word sequences are in the passages "
         f"word by word. Without sources the model said: {own.hypothetical}"
     )
+    if own.note:
+        text += f" {own.note}"
     table = figures.table(
         pd.DataFrame(rows), f"Sources of the answer to: {own.question}", sample=sample
     )
