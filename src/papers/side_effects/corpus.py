@@ -1,4 +1,4 @@
-"""The corpus of drug side effects (side_effects.md): questions, knowledge, its texts with their indexes, the graph."""
+"""The corpus of drug side effects (side_effects.md): questions, knowledge, indexed texts, graph."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
