@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import REPOSITORY
+from conftest import REPOSITORY, new_project, running_in
 from hypothesis import given, strategies as st
 
 from resources import env_file
@@ -151,3 +151,31 @@ def test_a_profile_that_a_shell_could_run_is_refused(project: Path, run_in: Run)
 def test_the_environment_goes_before_the_file(project: Path, run_in: Run) -> None:
     (project / ".env").write_text("PROFILE=paper\nLLM_MODEL=of-the-file\n")
     assert run_in(sys.executable, "-c", SHOW, PROFILE="smoke").stdout == "smoke of-the-file\n"
+
+
+# ------------------------------------------------------------------------------------ surroundings
+
+
+USE_GRAPH = """
+from helpers import graph
+with graph.connect() as db:
+    print(db.read("RETURN 1 AS one"))
+"""
+
+
+@pytest.mark.engine
+def test_the_graph_is_served_in_a_folder_that_is_not_ascii(tmp_path: Path) -> None:
+    project = new_project(tmp_path / "prüjekt")
+    done = running_in(project)(sys.executable, "-c", USE_GRAPH, LC_ALL="POSIX")
+    assert "{'one': 1}" in done.stdout, done.stderr
+
+
+@pytest.mark.engine
+def test_a_low_limit_on_open_files_is_raised_or_named(project: Path, run_in: Run) -> None:
+    use = (sys.executable, "-c", USE_GRAPH)
+    done = run_in("prlimit", "--nofile=64:4096", *use)
+    assert "{'one': 1}" in done.stdout, done.stderr
+    done = run_in("prlimit", "--nofile=64:64", *use)
+    assert "Too many files are open at once. Raise the limit (ulimit -n 1024)" in done.stderr
+    # nothing is damaged, and nothing is loaded again
+    assert not list((project / "_build" / "graph").glob("databases.bad-*"))

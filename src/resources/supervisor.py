@@ -16,9 +16,11 @@ make that runs several notebooks, that one is the user in its place.
 """
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -53,7 +55,11 @@ POLL = 0.2
 HEALTH_EVERY = 5.0
 """Seconds between two health checks of a server that is ready."""
 UNHEALTHY_AFTER = 12
-"""Failed health checks in a row (one minute) after which a server that still runs counts as dead."""
+"""Failed health checks in a row, one minute, after which a server that runs counts as dead."""
+ENOUGH_FILES = 4096
+"""Open files that any server can do with."""
+TOO_MANY_FILES = os.strerror(errno.EMFILE)
+"""What a server's log says where the system's limit is too low."""
 END_TIMEOUT = 30.0
 """Seconds that a supervisor may take to end its server."""
 
@@ -345,8 +351,11 @@ class Supervisor:
                 return 0
             with log.open("a") as out:
                 out.write(f"--- {time.strftime('%Y-%m-%dT%H:%M:%S')} {why}; {next_step}\n")
-        tail = log.read_bytes()[log_start:].decode(errors="replace").splitlines()[-12:]
-        text = f"{why}. The last lines of its log:\n  " + "\n  ".join(tail)
+        own_log = log.read_bytes()[log_start:].decode(errors="replace")
+        tail = "\n  ".join(own_log.splitlines()[-12:])
+        text = f"{why}. The last lines of its log:\n  {tail}"
+        if TOO_MANY_FILES in own_log:
+            text = explain_os_error(OSError(errno.EMFILE, TOO_MANY_FILES))
         (self.folder / "failed.txt").write_text(self._hide_own_secrets(text))
         return 1
 
@@ -426,8 +435,17 @@ class Supervisor:
         return text
 
 
+def _raise_limit_on_files() -> None:
+    """Let the server open as many files as the system allows: a server has many connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < ENOUGH_FILES:
+        enough = ENOUGH_FILES if hard == resource.RLIM_INFINITY else min(hard, ENOUGH_FILES)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))
+
+
 def main(folder: Path, lock: int) -> int:
     """Supervise the server that the folder's `launch.json` describes."""
+    _raise_limit_on_files()
     launch = Launch(**json.loads((folder / "launch.json").read_text()))
     (folder / "launch.json").unlink()
     return Supervisor(folder, launch, lock).run()
