@@ -81,7 +81,7 @@ def test_released_training_reports_leave_the_test_whole_and_share_no_text_with_i
     test = corpora.locate_all(["biomedrag/MTSamples/test.json"], "sample")
     train = datasets.Located(corpora.TRAINING, path, sample=False, sha256="", source="")
     monkeypatch.setattr(corpora, "locate_all", lambda *_: dict(test))
-    monkeypatch.setattr(corpora, "at_hand", lambda _: {corpora.TRAINING: train})
+    monkeypatch.setattr(corpora, "locate_available", lambda _: {corpora.TRAINING: train})
     both = load("MTSamples", training=True)
     assert len(both.train) == 41
     assert both.labels["Specialty 1"] == "Specialty 1"
@@ -90,7 +90,7 @@ def test_released_training_reports_leave_the_test_whole_and_share_no_text_with_i
     assert len(parts.train) + len(parts.validation) == 40
     texts = [{e.text for e in rows} for rows in parts.splits.values()]
     assert not (texts[0] & texts[1] or texts[0] & texts[2] or texts[1] & texts[2])
-    monkeypatch.setattr(corpora, "at_hand", lambda _: {})
+    monkeypatch.setattr(corpora, "locate_available", lambda _: {})
     assert load("MTSamples", training=True) == whole
 
 

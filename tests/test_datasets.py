@@ -424,7 +424,7 @@ def test_a_file_that_nobody_had_a_copy_of_is_known_by_gits_digest(
         place.add(**bare, content=content),
         place.add("set/gone.bin", **bare, sources=[{"url": "https://[::1]:9/x"}]),
     )
-    found = datasets.at_hand([name, other])
+    found = datasets.locate_available([name, other])
     assert [*found] == [name], "a source that is not reached is no error"
     assert found[name].path.read_bytes() == content
     assert found[name].sha256 == hashlib.sha256(content).hexdigest(), (

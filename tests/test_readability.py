@@ -13,6 +13,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 READABLE_PACKAGES: tuple[str, ...] = (
+    "resources",
     "helpers/document_formats.py",
     "helpers/documents.py",
     "helpers/folders.py",

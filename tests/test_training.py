@@ -89,7 +89,7 @@ def test_what_was_made_is_kept_until_it_is_damaged_or_its_content_changes(tmp_pa
         return artifacts.read_log(folder, "weights")
 
     def kept(*content: object) -> dict:
-        return artifacts.kept(tmp_path, "a", content, load, make)
+        return artifacts.load_or_make(tmp_path, "a", content, load, make)
 
     first = kept("a text", 1)
     shutil.rmtree(made.pop())
@@ -99,7 +99,7 @@ def test_what_was_made_is_kept_until_it_is_damaged_or_its_content_changes(tmp_pa
     assert not killed.exists()
     assert kept("a text", 1) == first
     # elsewhere it is taken as it was released
-    elsewhere = artifacts.kept(
+    elsewhere = artifacts.load_or_make(
         tmp_path / "elsewhere", "a", ["a text", 1], load, make, released=tmp_path
     )
     assert elsewhere == first
@@ -119,7 +119,9 @@ def test_what_was_made_is_kept_until_it_is_damaged_or_its_content_changes(tmp_pa
     # a released one that is damaged is no dead end
     (made[0] / "weights").write_text("damage")
     assert (
-        artifacts.kept(tmp_path / "third", "a", ["a text", 1], load, make, released=tmp_path)["run"]
+        artifacts.load_or_make(
+            tmp_path / "third", "a", ["a text", 1], load, make, released=tmp_path
+        )["run"]
         == 4
     )
     assert caplog.text.count("made again") == 3

@@ -211,7 +211,7 @@ def cached_index(
         return index
 
     decided_by = [encoder.digest, kind, text_digest(texts)]
-    return artifacts.kept(INDEXES, name, decided_by, Index.load, make)
+    return artifacts.load_or_make(INDEXES, name, decided_by, Index.load, make)
 
 
 CHECKED_NEIGHBOURS = 20

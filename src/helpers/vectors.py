@@ -382,7 +382,7 @@ class Remembering(Encoder):
             return vectors, truncated
 
         decided_by = [self.digest, text_digest(texts)]
-        return artifacts.kept(VECTORS, self.name, decided_by, load, make)
+        return artifacts.load_or_make(VECTORS, self.name, decided_by, load, make)
 
     def _find_truncated(self, texts: list[str]) -> Flags:
         return self._inner._find_truncated(texts)

@@ -1,4 +1,7 @@
-"""What was made once and is stored: folders that are written whole, checked when read, and made again if damaged."""
+"""What was made once and is stored.
+
+Folders are written whole, checked when they are read, and made again if they are damaged.
+"""
 
 import hashlib
 import json
@@ -17,13 +20,15 @@ from resources import datasets
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-DAMAGED = (ValueError, KeyError, TypeError)  # what reading a damaged log raises
-LOG = "training.json"  # digests of a folder's files, and what is to be known of their making
+DAMAGED = (ValueError, KeyError, TypeError)
+"""What reading a damaged log raises."""
+LOG = "training.json"
+"""Has the digests of a folder's files, and what is to be known of their making."""
 
 
 @contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
-    """A folder to write to, which takes the place of `folder` when all went well and else leaves nothing."""
+    """Give a folder to write to, which replaces `folder` if all goes well and else is gone."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
         part = Path(temporary) / "made"
@@ -32,28 +37,33 @@ def replacing(folder: Path) -> Iterator[Path]:
         part.rename(folder)
 
 
-def write_log(folder: Path, weights: str, told: Mapping[str, Any]) -> None:
-    """Write the log of a training beside its weights, with the digests of all files that are there."""
+def write_log(folder: Path, weights: str, content: Mapping[str, Any]) -> None:
+    """Write the log of a training beside its weights, with the digests of all files there."""
     files = {path.name: datasets.digest(path) for path in sorted(folder.iterdir())}
-    text = json.dumps({"sha256": files[weights], "files": files, **told}, indent=1)
+    text = json.dumps({"sha256": files[weights], "files": files, **content}, indent=1)
     (folder / LOG).write_text(text + "\n", encoding="utf-8")
 
 
 def read_log(folder: Path, weights: str) -> dict[str, Any]:
-    """The log that `write_log` wrote; FileNotFoundError if there is none, ValueError if it or a file is damaged."""
-    told: dict[str, Any] = json.loads((folder / LOG).read_text(encoding="utf-8"))
-    for name, digest in {
-        **told.pop("files", {}),
-        weights: told["sha256"],
-    }.items():  # older logs have the weights' only
-        if (found := datasets.digest(folder / name)) != digest:
+    """Return the log that `write_log` wrote.
+
+    Raises:
+        FileNotFoundError: There is none.
+        ValueError: It is damaged, or one of the files is.
+    """
+    content: dict[str, Any] = json.loads((folder / LOG).read_text(encoding="utf-8"))
+    # older logs have the digest of the weights only
+    digests = {**content.pop("files", {}), weights: content["sha256"]}
+    for name, digest in digests.items():
+        found = datasets.digest(folder / name)
+        if found != digest:
             raise ValueError(
                 f"{folder / name} is damaged: its SHA-256 should be {digest}, found {found}."
             )
-    return told
+    return content
 
 
-def kept(
+def load_or_make(
     parent: Path,
     name: str,
     decided_by: Sequence[object],
@@ -61,10 +71,18 @@ def kept(
     make: Callable[[Path], T],
     released: Path | None = None,
 ) -> T:
-    """What lies in `parent` or, as it was released, in `released`, as `<name>-<hash of decided_by>`; else made now.
+    """Return what was made once from the same inputs, or make it now.
 
-    Notebooks that want the same wait for the first. `load` raises FileNotFoundError if there is none; what it finds
-    damaged (ValueError, KeyError, TypeError) is set aside with a warning and made again.
+    It is called `<name>-<hash of decided_by>`. Notebooks that want the same wait for the first.
+
+    Args:
+        parent: Folder of what this machine made.
+        name: What it is.
+        decided_by: All that decides the content, as JSON can hold it.
+        load: Reads a folder; FileNotFoundError if there is none, one of `DAMAGED` if it is damaged:
+            then it is set aside with a warning and made again.
+        make: Makes a folder.
+        released: Folder of what the reference run made.
     """
     decides = json.dumps(list(decided_by), sort_keys=True, ensure_ascii=False)
     folder = parent / f"{name}-{hashlib.sha256(decides.encode()).hexdigest()[:12]}"
@@ -78,11 +96,11 @@ def kept(
             aside = folder.with_name(f"{folder.name}.bad-{os.urandom(4).hex()}")
             folder.rename(aside)
             log.warning("%s It was set aside as %s and is made again.", error, aside.name)
-        if released and (theirs := released / folder.name).is_dir():
+        if released and (released / folder.name).is_dir():
             try:
-                return load(theirs)
+                return load(released / folder.name)
             except (FileNotFoundError, *DAMAGED) as error:
                 log.warning("%s It is made again.", error)
-        for left in folder.parent.glob(f".{folder.name}.*"):  # of one that was killed
-            shutil.rmtree(left, ignore_errors=True)
+        for half in folder.parent.glob(f".{folder.name}.*"):  # of one that was killed
+            shutil.rmtree(half, ignore_errors=True)
         return make(folder)

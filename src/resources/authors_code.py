@@ -1,4 +1,7 @@
-"""Prompts that authors released within Python code: read from its syntax tree, never run and never copied."""
+"""Prompts that authors released within Python code.
+
+They are read from its syntax tree; the code is never run and never copied.
+"""
 
 import ast
 from collections.abc import Iterable
@@ -19,86 +22,117 @@ class NotInCode(DataError):
 
 @dataclass(frozen=True)
 class Code:
-    """A released Python file, whose texts are read for `str.format`: `{query['drug']}` has the field `drug`."""
+    """A released Python file whose texts become templates for `str.format`.
+
+    `{query['drug']}` has the field `drug`.
+    """
 
     path: Path
 
-    def _nodes(self, function: str) -> list[ast.expr | ast.stmt]:
-        """The nodes of a function, or of the whole file without one, in the order of the code."""
-        tree: ast.AST = ast.parse(self.path.read_text(encoding="utf-8"))
-        if function:
-            named = (
-                n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == function
-            )
-            tree = next(named, ast.Module([], []))
-        placed = [node for node in ast.walk(tree) if isinstance(node, ast.expr | ast.stmt)]
-        return sorted(placed, key=lambda node: (node.lineno, node.col_offset))
-
     def assigned(self, name: str, function: str = "") -> list[str]:
-        """Every text that is assigned to a name, or NotInCode."""
-        assigned = (
-            _template(node.value)
-            for node in self._nodes(function)
-            if isinstance(node, ast.Assign)
-            and [ast.unparse(target) for target in node.targets] == [name]
-            if isinstance(node.value, ast.JoinedStr)
-            or isinstance(getattr(node.value, "value", None), str)
-        )
-        return self._some(assigned, f"{name} = ... in {function or 'the file'}")
+        """Return every text that is assigned to a name, in a function or anywhere.
+
+        Raises:
+            NotInCode: There is none.
+        """
+        texts = []
+        for node in self._nodes(function):
+            if not isinstance(node, ast.Assign):
+                continue
+            targets = [ast.unparse(target) for target in node.targets]
+            if targets == [name] and _is_text(node.value):
+                texts.append(_template(node.value))
+        return self._require(texts, f"{name} = ... in {function or 'the file'}")
 
     def with_fields(self, function: str, *fields: str) -> str:
-        """The first text of a function that has just these fields, or NotInCode."""
-        texts = [node for node in self._nodes(function) if isinstance(node, ast.JoinedStr)]
-        found = (
-            _template(t)
-            for t in texts
-            if {_field(v) for v in t.values if isinstance(v, ast.FormattedValue)} == {*fields}
-        )
-        return self._some(found, f"a text with {fields} in {function}")[0]
+        """Return the first text of a function that has just these fields.
+
+        Raises:
+            NotInCode: There is none.
+        """
+        texts = []
+        for node in self._nodes(function):
+            if isinstance(node, ast.JoinedStr) and _fields(node) == set(fields):
+                texts.append(_template(node))
+        return self._require(texts, f"a text with {fields} in {function}")[0]
 
     def messages(self, function: str) -> list[tuple[str, str]]:
-        """Roles and contents of the first list of chat messages in a function, or NotInCode."""
-        found = (
-            [_message(part) for part in node.elts if isinstance(part, ast.Dict)]
-            for node in self._nodes(function)
-            if isinstance(node, ast.List)
-            and node.elts
-            and all(isinstance(part, ast.Dict) for part in node.elts)
-        )
-        return self._some(found, f"messages in {function}")[0]
+        """Return roles and contents of the first list of chat messages in a function.
 
-    def _some(self, found: Iterable[T], what: str) -> list[T]:
-        if not (texts := list(found)):
+        Raises:
+            NotInCode: There is none.
+        """
+        lists = []
+        for node in self._nodes(function):
+            if not isinstance(node, ast.List):
+                continue
+            entries = [part for part in node.elts if isinstance(part, ast.Dict)]
+            if entries and len(entries) == len(node.elts):
+                lists.append([_message(entry) for entry in entries])
+        return self._require(lists, f"messages in {function}")[0]
+
+    def _nodes(self, function: str) -> list[ast.expr | ast.stmt]:
+        """Return the nodes of a function, or of the whole file without one, in their order."""
+        tree: ast.AST = ast.parse(self.path.read_text(encoding="utf-8"))
+        if function:
+            tree = _find_function(tree, function)
+        nodes = [node for node in ast.walk(tree) if isinstance(node, ast.expr | ast.stmt)]
+        return sorted(nodes, key=lambda node: (node.lineno, node.col_offset))
+
+    def _require(self, found: list[T], what: str) -> list[T]:
+        if not found:
             raise NotInCode(
-                f"{self.path} should hold {what}; it does not. Fetch it again, or check its revision."
+                f"{self.path} should hold {what}; it does not. Fetch it again, or check its "
+                "revision."
             )
-        return texts
+        return found
+
+
+def _find_function(tree: ast.AST, name: str) -> ast.AST:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return node
+    return ast.Module([], [])
+
+
+def _is_text(node: ast.expr) -> bool:
+    if isinstance(node, ast.JoinedStr):
+        return True
+    return isinstance(getattr(node, "value", None), str)
 
 
 def _template(node: ast.expr) -> str:
     parts = node.values if isinstance(node, ast.JoinedStr) else [node]
     braces = str.maketrans({"{": "{{", "}": "}}"})
-    return "".join(
-        str(p.value).translate(braces) if isinstance(p, ast.Constant) else f"{{{_field(p)}}}"
-        for p in parts
-    )
+    pieces = []
+    for part in parts:
+        if isinstance(part, ast.Constant):
+            pieces.append(str(part.value).translate(braces))
+        else:
+            pieces.append(f"{{{_field(part)}}}")
+    return "".join(pieces)
+
+
+def _fields(text: ast.JoinedStr) -> set[str]:
+    return {_field(part) for part in text.values if isinstance(part, ast.FormattedValue)}
 
 
 def _field(node: ast.expr) -> str:
-    of = node.value if isinstance(node, ast.FormattedValue) else node
-    key = of.slice if isinstance(of, ast.Subscript) else of
+    value = node.value if isinstance(node, ast.FormattedValue) else node
+    key = value.slice if isinstance(value, ast.Subscript) else value
     return str(key.value) if isinstance(key, ast.Constant) else ast.unparse(key)
 
 
 def _message(node: ast.Dict) -> tuple[str, str]:
-    of = {
-        ast.literal_eval(k): v for k, v in zip(node.keys, node.values, strict=True) if k is not None
-    }
-    return str(ast.literal_eval(of["role"])), _template(of["content"])
+    values = {}
+    for key, value in zip(node.keys, node.values, strict=True):
+        if key is not None:
+            values[ast.literal_eval(key)] = value
+    return str(ast.literal_eval(values["role"])), _template(values["content"])
 
 
 def released(names: Iterable[str], *, sample: bool) -> tuple[dict[str, Code], list[Located], str]:
-    """The released files of the registry by name, what was located, and why there are none, if there are none."""
+    """Return the released files by name, what was located, and why there are none, if so."""
     if sample:
         return {}, [], "The data are SAMPLE; the authors' code is read with the real data only."
     try:

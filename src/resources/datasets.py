@@ -1,4 +1,7 @@
-"""A verified copy of each file of the registry: `fetch` brings it to `data/raw`, `locate` says which file to open."""
+"""A verified copy of each file of the registry.
+
+`fetch` brings a file to `data/raw`; `locate` says which file to open.
+"""
 
 import argparse
 import contextlib
@@ -53,36 +56,44 @@ class Located:
 
 
 def locate(name: str, data: str = "auto") -> Located:
-    """See `locate_all`."""
+    """Return the file to open for a name; see `locate_all`."""
     return locate_all([name], data)[name]
 
 
 def locate_all(names: Iterable[str], data: str = "auto") -> dict[str, Located]:
-    """The files to open for `names`: all of them real or all of them samples, never a mixture.
+    """Return the files to open, by name: all of them real or all of them samples.
 
-    `data` is "real", "sample", or "auto": the real files, and if no source gives one, the samples with a warning.
-    Wrong content is a HashMismatch; a sample never stands in for it.
+    Args:
+        names: Names of the registry.
+        data: "real", "sample", or "auto": the real files, and if no source gives one, the samples
+            with a warning. A sample never stands in for wrong content.
+
+    Raises:
+        ValueError: `data` is another word.
+        DataUnavailable: No source gives a file, and there are no samples or they are not wanted.
+        HashMismatch: A file has other content.
     """
     if data not in ("auto", "real", "sample"):
         raise ValueError(f"data must be auto, real or sample, not {data!r}.")
     names = list(names)
     if data == "sample":
-        return {name: _sample(name) for name in names}
+        return _samples(names)
     try:
-        found = {name: (fetch(name), entry_of(name)) for name in names}
-        return {
-            n: Located(n, p, False, e.sha256 or digest(p), _verified(e) or "")
-            for n, (p, e) in found.items()
-        }
+        # all are fetched before the first is read
+        paths = {name: fetch(name) for name in names}
+        return {name: _located(name, path) for name, path in paths.items()}
     except DataUnavailable as error:
-        if data == "real" or not all(entry_of(name).sample for name in names):
+        if data == "real" or not _have_samples(names):
             raise
         log.warning("%s\nThe bundled sample is used instead of the real data.", error)
-        return {name: _sample(name) for name in names}
+        return _samples(names)
 
 
-def at_hand(names: Iterable[str]) -> dict[str, Located]:
-    """The real files to open for those of `names` that a source gives: files that the reference run did not have."""
+def locate_available(names: Iterable[str]) -> dict[str, Located]:
+    """Return the real files that a source gives, by name.
+
+    It is for files that the reference run did not have, so that another run may lack them.
+    """
     found = {}
     for name in names:
         with contextlib.suppress(DataUnavailable):
@@ -90,27 +101,46 @@ def at_hand(names: Iterable[str]) -> dict[str, Located]:
     return found
 
 
+def _located(name: str, path: Path) -> Located:
+    entry = entry_of(name)
+    sha256 = entry.sha256 or digest(path)
+    return Located(name, path, sample=False, sha256=sha256, source=_verified(entry) or "")
+
+
+def _have_samples(names: list[str]) -> bool:
+    return all(entry_of(name).sample for name in names)
+
+
+def _samples(names: list[str]) -> dict[str, Located]:
+    return {name: _sample(name) for name in names}
+
+
 def _sample(name: str) -> Located:
     sample = entry_of(name).sample
     if sample is None:
-        having = ", ".join(n for n, e in registry().items() if e.sample)
+        with_sample = [name for name, entry in registry().items() if entry.sample]
         raise DataUnavailable(
-            f"{name} has no bundled sample. Use the real file (data: real). With a sample: {having}."
+            f"{name} has no bundled sample. Use the real file (data: real). With a sample: "
+            f"{', '.join(with_sample)}."
         )
-    if not (SAMPLE / sample).is_file():
+    path = SAMPLE / sample
+    if not path.is_file():
         raise DataUnavailable(
-            f"The bundled sample {SAMPLE / sample} is missing. Restore it from version control."
+            f"The bundled sample {path} is missing. Restore it from version control."
         )
-    return Located(
-        name, SAMPLE / sample, True, digest(SAMPLE / sample), f"sample: data/sample/{sample}"
-    )
+    source = f"sample: data/sample/{sample}"
+    return Located(name, path, sample=True, sha256=digest(path), source=source)
 
 
 def fetch(name: str) -> Path:
-    """The verified file `data/raw/<name>`, fetched if it is not there: from `DATA_MIRROR`, then the sources in order.
+    """Return the verified file `data/raw/<name>`, fetched if it is not there.
 
-    NotEnoughSpace leaves no half file; DataUnavailable says that no source gave the file, and HashMismatch that it has
-    other content, kept as `<file>.bad-<start of its SHA-256>`.
+    `DATA_MIRROR` is asked first, then the sources in order. A full disk leaves no half file.
+
+    Raises:
+        DataUnavailable: No source gave the file.
+        HashMismatch: It has other content, which lies in `<file>.bad-<start of its SHA-256>`.
+        NotEnoughSpace: The disk has no room for it.
     """
     entry, target = entry_of(name), RAW / name
     if _verified(entry):
@@ -120,86 +150,119 @@ def fetch(name: str) -> Path:
     with FileLock(_state(entry, ".lock")):
         if not _verified(entry):  # no other process fetched it while this one waited
             if target.exists():
-                try:
-                    download.verify(target, entry.digest, entry.size)
-                except HashMismatch as error:
-                    log.warning("%s: %s. It is fetched anew.", name, error)
+                _set_aside(entry, target)
             _fetch(entry, target)
     return target
 
 
+def _set_aside(entry: Entry, target: Path) -> None:
+    try:
+        download.verify(target, entry.digest, entry.size)
+    except HashMismatch as error:
+        log.warning("%s: %s. It is fetched anew.", entry.name, error)
+
+
 def _fetch(entry: Entry, target: Path) -> None:
+    """Ask the sources in order until one gives the file."""
     part = target.with_name(f"{target.name}.part")
-    download.need_space(part, entry.bytes - (part.stat().st_size if part.exists() else 0))
-    tried: list[str] = []
+    present = part.stat().st_size if part.exists() else 0
+    download.need_space(part, entry.bytes - present)
+    failures: list[str] = []
     for source, pieces in _ways(entry):
-        # notebooks show warnings alone, and whoever waits for a large file should know
-        level = logging.WARNING if entry.bytes > download.LARGE else logging.INFO
-        size = human(entry.bytes) if entry.sha256 else "size unknown"
-        log.log(level, "Fetching %s (%s) from %s", entry.name, size, source)
+        _announce(entry, source)
         try:
-            download.bring(pieces, entry.size, entry.digest, part)
-            with part.open("rb+") as file:
-                os.fsync(file.fileno())
-            part.replace(target)
-            download.note_of(part).unlink(missing_ok=True)
-            download.write_whole(_state(entry, ".json"), json.dumps(_stamp(entry, source)))
+            _fetch_from(entry, source, pieces, target)
             return
         except (SourceError, HashMismatch) as error:
-            log.log(
-                logging.WARNING if isinstance(error, HashMismatch) else logging.INFO, "  %s", error
-            )
-            tried.append(f"  {len(tried) + 1}. {source}: {error}")
+            level = logging.WARNING if isinstance(error, HashMismatch) else logging.INFO
+            log.log(level, "  %s", error)
+            failures.append(f"  {len(failures) + 1}. {source}: {error}")
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            for half in target.parent.glob(f"{glob.escape(target.name)}.*part*"):
-                half.unlink()
-            full = f"The disk of {target.parent} filled up while {entry.name} ({human(entry.bytes)}) was fetched"
-            raise NotEnoughSpace(f"{full}. Free some space and fetch again.") from None
-    report = "\n".join([f"{entry.name} could not be fetched. Asked in this order:", *tried])
-    bad = sorted(str(path) for path in target.parent.glob(f"{glob.escape(target.name)}.bad-*"))
+            raise _full_disk(entry, target) from None
+    raise _not_fetched(entry, target, failures)
+
+
+def _announce(entry: Entry, source: str) -> None:
+    # notebooks show warnings alone, and whoever waits for a large file should know
+    level = logging.WARNING if entry.bytes > download.LARGE else logging.INFO
+    size = human(entry.bytes) if entry.sha256 else "size unknown"
+    log.log(level, "Fetching %s (%s) from %s", entry.name, size, source)
+
+
+def _fetch_from(entry: Entry, source: str, pieces: list[Piece], target: Path) -> None:
+    part = target.with_name(f"{target.name}.part")
+    download.bring(pieces, entry.size, entry.digest, part)
+    with part.open("rb+") as file:
+        os.fsync(file.fileno())
+    part.replace(target)
+    download.note_of(part).unlink(missing_ok=True)
+    download.write_whole(_state(entry, ".json"), json.dumps(_stamp(entry, source)))
+
+
+def _full_disk(entry: Entry, target: Path) -> NotEnoughSpace:
+    """Remove the halves of a file, and say that the disk is full."""
+    for half in target.parent.glob(f"{glob.escape(target.name)}.*part*"):
+        half.unlink()
+    return NotEnoughSpace(
+        f"The disk of {target.parent} filled up while {entry.name} ({human(entry.bytes)}) was "
+        "fetched. Free some space and fetch again."
+    )
+
+
+def _not_fetched(entry: Entry, target: Path, failures: list[str]) -> DataError:
+    """Say what each source answered, and what to do."""
+    report = "\n".join([f"{entry.name} could not be fetched. Asked in this order:", *failures])
+    pattern = f"{glob.escape(target.name)}.bad-*"
+    bad = sorted(str(path) for path in target.parent.glob(pattern))
     if bad:
-        raise HashMismatch(
-            f"{report}\nSet aside, because digest {entry.digest} was needed: {', '.join(bad)}.\nDelete that and fetch "
-            "again. If a source has really changed, check it and pin its new content in data/registry.yml."
+        return HashMismatch(
+            f"{report}\nSet aside, because digest {entry.digest} was needed: {', '.join(bad)}.\n"
+            "Delete that and fetch again. If a source has really changed, check it and pin its new "
+            "content in data/registry.yml."
         )
-    raise DataUnavailable(
-        f"{report}\nCheck the network, or set DATA_MIRROR to a folder or URL that holds {entry.mirror} "
-        f"(it is now {'set' if settings().data_mirror else 'unset'})."
+    mirror = "set" if settings().data_mirror else "unset"
+    return DataUnavailable(
+        f"{report}\nCheck the network, or set DATA_MIRROR to a folder or URL that holds "
+        f"{entry.mirror} (it is now {mirror})."
     )
 
 
 def _ways(entry: Entry) -> Iterator[tuple[str, list[Piece]]]:
-    """Each source's label, and what the file is joined from there."""
+    """Yield each source's label, and what the file is joined from there."""
     if mirror := settings().data_mirror:
-        root = mirror.rstrip("/") if mirror.startswith(("http://", "https://")) else _folder(mirror)
-
-        def held(place: str, member: str = "") -> Piece:
-            return Piece(
-                root / place if isinstance(root, Path) else f"{root}/{quote(place)}", member
-            )
-
-        # by its place in its origin, or by its name: so the data/raw of another checkout is a mirror too
-        for place in dict.fromkeys((entry.mirror, entry.name)):
-            yield f"DATA_MIRROR/{place}", [held(place)]
-        for source in entry.sources:
-            if re.match(GITHUB, source.url):
-                places = [
-                    (re.sub(GITHUB, "github/", str(of)), member)
-                    for of, member in source.carried()[1]
-                ]
-                yield (
-                    f"DATA_MIRROR/{places[0][0]}{', ...' if source.pieces else ''}",
-                    [held(*of) for of in places],
-                )
+        yield from _ways_of_mirror(entry, mirror)
     for source in entry.all_sources:
         yield source.carried()
 
 
+def _ways_of_mirror(entry: Entry, mirror: str) -> Iterator[tuple[str, list[Piece]]]:
+    is_url = mirror.startswith(("http://", "https://"))
+    root = mirror.rstrip("/") if is_url else _folder(mirror)
+    # by its place in its origin, or by its name, so that another checkout's data/raw is a mirror
+    for place in dict.fromkeys((entry.mirror, entry.name)):
+        yield f"DATA_MIRROR/{place}", [_piece_of_mirror(root, place)]
+    for source in entry.sources:
+        if not re.match(GITHUB, source.url):
+            continue
+        pieces, places = [], []
+        for carrier, member in source.carried()[1]:
+            place = re.sub(GITHUB, "github/", str(carrier))
+            places.append(place)
+            pieces.append(_piece_of_mirror(root, place, member))
+        more = ", ..." if source.pieces else ""
+        yield f"DATA_MIRROR/{places[0]}{more}", pieces
+
+
+def _piece_of_mirror(root: Path | str, place: str, member: str = "") -> Piece:
+    carrier = root / place if isinstance(root, Path) else f"{root}/{quote(place)}"
+    return Piece(carrier, member)
+
+
 def _folder(mirror: str) -> Path:
-    given = Path(mirror).expanduser()
-    for folder in (given, ROOT / given):
+    path = Path(mirror).expanduser()
+    for folder in (path, ROOT / path):
         if folder.is_dir():
             return folder
     raise SettingsError(
@@ -208,7 +271,10 @@ def _folder(mirror: str) -> Path:
 
 
 def _verified(entry: Entry) -> str | None:
-    """Where the file came from if it is there with the right content, else None. Hashes only what is not stamped."""
+    """Return where the file came from if it is there with the right content, else None.
+
+    Only what is not stamped is hashed.
+    """
     target = RAW / entry.name
     if not target.is_file():
         return None
@@ -217,15 +283,14 @@ def _verified(entry: Entry) -> str | None:
     if stamp != _stamp(entry, source):
         if digest(target, entry.digest) != entry.digest:
             return None
-        with contextlib.suppress(
-            OSError
-        ):  # a folder that may only be read: the next use hashes it again
+        # where the folder may only be read, the next use hashes it again
+        with contextlib.suppress(OSError):
             download.write_whole(_state(entry, ".json"), json.dumps(_stamp(entry, source)))
     return source
 
 
 def _stamp(entry: Entry, source: str) -> dict[str, Any]:
-    """What is noted of a verified file, so that a large one is not hashed at every use."""
+    """Return what is noted of a verified file, so that it is not hashed at every use."""
     stat = (RAW / entry.name).stat()
     return {
         "sha256": entry.digest,
@@ -239,60 +304,84 @@ def _state(entry: Entry, suffix: str) -> Path:
     return RAW / ".state" / f"{entry.name.replace('/', '__')}{suffix}"
 
 
+def _presence(entry: Entry) -> str:
+    """Say where a file came from, or why it is not there."""
+    if source := _verified(entry):
+        address = source.partition("://")[2] or source
+        return f"from {re.split('[/ ]', address)[0]}"
+    if (RAW / entry.name).exists():
+        return "[red]wrong content[/red]"
+    return "sample only" if entry.sample else "no"
+
+
 def _table(entries: list[Entry]) -> Table:
-    table, here = (
-        Table("name", "what", "bytes", "there?", "licence", "used by", title="Data and models"),
-        0,
-    )
+    columns = ("name", "what", "bytes", "there?", "licence", "used by")
+    table = Table(*columns, title="Data and models")
     table.columns[0].overflow = table.columns[5].overflow = "fold"
-    table.columns[2].no_wrap, table.columns[2].justify = True, "right"
+    table.columns[2].no_wrap = True
+    table.columns[2].justify = "right"
+    present_bytes = 0
     for entry in entries:
-        if source := _verified(entry):
-            here += entry.bytes
-            there = f"from {re.split('[/ ]', source.partition('://')[2] or source)[0]}"
-        elif (RAW / entry.name).exists():
-            there = "[red]wrong content[/red]"
-        else:
-            there = "sample only" if entry.sample else "no"
+        presence = _presence(entry)
+        if presence.startswith("from "):
+            present_bytes += entry.bytes
         size = f"{entry.bytes:,}" if entry.sha256 else "?"
-        table.add_row(entry.name, entry.what, size, there, entry.licence, "\n".join(entry.readers))
-    table.caption = f"{human(here)} of {human(sum(entry.bytes for entry in entries))} are here"
+        readers = "\n".join(entry.readers)
+        table.add_row(entry.name, entry.what, size, presence, entry.licence, readers)
+    total = sum(entry.bytes for entry in entries)
+    table.caption = f"{human(present_bytes)} of {human(total)} are here"
     return table
 
 
+def _chosen_entries(names: list[str], notebook: str) -> list[Entry]:
+    """Return the entries of these names, or all, that a notebook reads, if one is named."""
+    entries = [entry_of(name) for name in names] or list(registry().values())
+    if not notebook:
+        return entries
+    chosen = [entry for entry in entries if notebook in entry.readers]
+    if not chosen:
+        readers = {reader for entry in entries for reader in entry.readers}
+        raise RegistryError(
+            f"No file here is read by {notebook!r}. Notebooks with data: "
+            f"{', '.join(sorted(readers))}."
+        )
+    return chosen
+
+
+def _fetch_all(entries: list[Entry]) -> bool:
+    """Fetch what is not there; return whether a file is missing that a run needs."""
+    failed = False
+    for entry in entries:
+        try:
+            fetch(entry.name)
+        except (DataUnavailable, HashMismatch) as error:
+            log.error("%s", error)
+            # of a file that nobody had a copy of, no run depends
+            failed = failed or bool(entry.sha256)
+    return failed
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """The command line: list the files, or fetch them."""
+    """Run the command line: list the files, or fetch them."""
     parser = argparse.ArgumentParser(
         "python -m resources.datasets", description="List or fetch data and models."
     )
     parser.add_argument("names", nargs="*", help="names in the registry (default: all)")
-    parser.add_argument(
-        "--for", dest="notebook", metavar="NOTEBOOK", help="only what this notebook reads"
-    )
+    parser.add_argument("--for", dest="notebook", default="", help="only what this notebook reads")
     parser.add_argument("--fetch", action="store_true", help="fetch what is not there")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     logging.basicConfig(format="%(message)s", level=logging.INFO)
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    entries, failed = [entry_of(name) for name in given.names] or list(registry().values()), 0
-    if given.notebook:
-        having = ", ".join(sorted({reader for entry in entries for reader in entry.readers}))
-        entries = [entry for entry in entries if given.notebook in entry.readers]
-        if not entries:
-            raise RegistryError(
-                f"No file here is read by {given.notebook!r}. Notebooks with data: {having}."
-            )
-    try:
-        for entry in entries if given.fetch else ():
-            try:
-                fetch(entry.name)
-            except (DataUnavailable, HashMismatch) as error:
-                log.error("%s", error)
-                failed |= bool(entry.sha256)  # of what no copy was at hand, no run depends
-    except KeyboardInterrupt:
-        log.error("Interrupted. Fetching again resumes from what has arrived.")
-        return 130
+    entries = _chosen_entries(options.names, options.notebook)
+    failed = False
+    if options.fetch:
+        try:
+            failed = _fetch_all(entries)
+        except KeyboardInterrupt:
+            log.error("Interrupted. Fetching again resumes from what has arrived.")
+            return 130
     Console(width=None if sys.stdout.isatty() else 180).print(_table(entries))
-    return failed
+    return int(failed)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""Unpack a GGUF file to safetensors that vLLM reads. Run by the vLLM environment's own interpreter, never imported.
+"""Unpack a GGUF file to safetensors that vLLM reads.
+
+The interpreter of vLLM's environment runs this script; nothing imports it.
 
 python dequantise.py FILE.gguf FOLDER bf16|int8
 
-`bf16` keeps every weight in bfloat16. `int8` rounds the projections of the decoder's layers to eight bits with a
-scale for each output channel, and has vLLM round their inputs with a scale for each token (W8A8): half the memory, and
-half the bytes to read for each generated token.
+`bf16` keeps every weight in bfloat16. `int8` rounds the projections of the decoder's layers to
+eight bits with a scale for each output channel, and has vLLM round their inputs with a scale for
+each token (W8A8): half the memory, and half the bytes to read for each generated token.
 """
 
 import sys
@@ -30,7 +32,7 @@ W8A8 = {
 
 
 def rounded(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The same weights with each projection (outputs, inputs) as int8 beside its scales (outputs, 1)."""
+    """Return the weights with each projection as int8 (outputs, inputs) and scales (outputs, 1)."""
     out = {}
     for name, weight in weights.items():
         if ".layers." in name and name.endswith("_proj.weight"):
@@ -44,9 +46,9 @@ def rounded(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 def main(gguf: Path, folder: Path, precision: str) -> None:
     """Write config, tokenizer and weights of `gguf` to `folder`, as vLLM reads them."""
-    whole = GgufConfig(dequantize=True)
+    config = GgufConfig(dequantize=True)
     model = AutoModelForCausalLM.from_pretrained(
-        gguf.parent, gguf_file=gguf.name, dtype=torch.bfloat16, quantization_config=whole
+        gguf.parent, gguf_file=gguf.name, dtype=torch.bfloat16, quantization_config=config
     )
     if precision == "int8":
         weights = rounded(model.state_dict())

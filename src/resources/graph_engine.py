@@ -1,9 +1,13 @@
-"""How the embedded graph is served: ArcadeDB over Bolt, with a user who loads and one who may only read."""
+"""How the embedded graph is served: ArcadeDB over Bolt.
+
+One user loads the graph; another may only read it.
+"""
 
 import importlib.util
 import json
 import secrets
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
@@ -11,9 +15,13 @@ from resources.engine_install import EngineError
 from resources.engines import Launch, write_secret
 from resources.settings import BUILD, LOGS
 
-GRAPH_FOLDER = (
-    BUILD / "graph"
-)  # loaded anew from the data; below BUILD, as the lock of its server is
+GRAPH_FOLDER = BUILD / "graph"
+"""Data of the server; they are loaded anew from the registry's files if they are lost."""
+COMMAND_TIMEOUT = 15_000
+"""Milliseconds that a statement may take.
+
+The server ignores the driver's own timeouts, and what a client gives up on runs on until then.
+"""
 
 RIGHTS = {
     "admin": (
@@ -22,36 +30,33 @@ RIGHTS = {
     ),
     "reader": ([], ["readRecord"]),
 }
-"""Of the users `root` and `reader`: on the database, and on its records."""
+"""Of the groups of the users `root` and `reader`: on the database, and on its records."""
 
 
 def graph_launch(port: int, http_port: int, database: str, say: Callable[[str], None]) -> Launch:
-    """How to serve ArcadeDB's data over Bolt on a loopback port, damaged ones set aside; an EngineError without it."""
+    """Say how to serve ArcadeDB's data; damaged ones are set aside.
+
+    Args:
+        port: Where it is to answer Bolt on loopback.
+        http_port: Where it is to say whether it is ready.
+        database: The database of the graphs.
+        say: Writes a line for the user.
+
+    Raises:
+        EngineError: The server is not installed.
+    """
     spec = importlib.util.find_spec("arcadedb_embedded")
     if spec is None or spec.origin is None:
         raise EngineError(
-            "The embedded graph needs the package arcadedb-embedded: run `make setup`, or set NEO4J_URI."
+            "The embedded graph needs the package arcadedb-embedded: run `make setup`, or set "
+            "NEO4J_URI."
         )
-    package, config = Path(spec.origin).parent, GRAPH_FOLDER / "config"
-    config.mkdir(parents=True, exist_ok=True)
-    groups = {
-        group: {
-            "access": access,
-            "resultSetLimit": -1,
-            "readTimeout": -1,
-            "types": {"*": {"access": records}},
-        }
-        for group, (access, records) in RIGHTS.items()
-    }
-    (config / "server-groups.json").write_text(
-        json.dumps({"databases": {"*": {"groups": groups}}, "version": 1})
-    )
-    # new passwords at each start: else the server holds on to the users that it has; the databases do not need them
-    (config / "server-users.jsonl").unlink(missing_ok=True)
-    root, reader = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+    _write_rights()
     if aside := set_aside():
         say(f"The graph's databases are damaged; they were set aside as {aside}.")
     say("Starting the embedded graph server ...")
+    # new passwords at each start; the databases do not need them
+    root, reader = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
     properties = {
         "server.rootPath": GRAPH_FOLDER,
         "server.rootPassword": root,
@@ -64,31 +69,16 @@ def graph_launch(port: int, http_port: int, database: str, say: Callable[[str], 
         "bolt.port": port,
         "bolt.defaultDatabase": database,
         "server.defaultDatabases": f"{database}[reader:{reader}:reader]",
-        # milliseconds; the driver's own timeouts are not obeyed, and what a client gives up on runs on until then
-        "command.timeout": 15_000,
+        "command.timeout": COMMAND_TIMEOUT,
         "opencypher.loadCsv.allowFileUrls": "false",
         "opencypher.loadCsv.allowRemoteUrls": "false",
     }
-    arguments = [
-        "-Xmx512m",
-        "--add-modules=jdk.incubator.vector",
-        "--enable-native-access=ALL-UNNAMED",
-        "--add-opens=java.base/java.nio=ALL-UNNAMED",
-        *(f"-Darcadedb.{key}={value}" for key, value in properties.items()),
-        "-cp",
-        str(package / "jars" / "*"),
-        "com.arcadedb.server.ArcadeDBServer",
-    ]
-    # an argument file keeps the passwords off the command line
-    arguments_file = GRAPH_FOLDER / "java.args"
-    write_secret(
-        arguments_file,
-        "\n".join('"' + a.replace("\\", "\\\\").replace('"', '\\"') + '"' for a in arguments),
-    )
+    package = Path(spec.origin).parent
+    arguments = _write_arguments(package, properties)
     return Launch(
         name="graph",
-        command=[str(package / "jre" / "bin" / "java"), f"@{arguments_file}"],
-        environment={},
+        command=[str(package / "jre" / "bin" / "java"), f"@{arguments}"],
+        environment=_locale(),
         ready_url=f"http://127.0.0.1:{http_port}/api/v1/ready",
         start_timeout=60.0,
         endpoint={
@@ -105,13 +95,57 @@ def graph_launch(port: int, http_port: int, database: str, say: Callable[[str], 
     )
 
 
+def _write_rights() -> None:
+    """Write what each group of users may do, and forget the users of an earlier start."""
+    config = GRAPH_FOLDER / "config"
+    config.mkdir(parents=True, exist_ok=True)
+    groups = {}
+    for group, (access, records) in RIGHTS.items():
+        groups[group] = {
+            "access": access,
+            "resultSetLimit": -1,
+            "readTimeout": -1,
+            "types": {"*": {"access": records}},
+        }
+    content = {"databases": {"*": {"groups": groups}}, "version": 1}
+    (config / "server-groups.json").write_text(json.dumps(content))
+    # else the server holds on to the users that it has, with their passwords
+    (config / "server-users.jsonl").unlink(missing_ok=True)
+
+
+def _write_arguments(package: Path, properties: Mapping[str, object]) -> Path:
+    """Write the arguments of java to a file, which keeps the passwords off the command line."""
+    arguments = [
+        "-Xmx512m",
+        "--add-modules=jdk.incubator.vector",
+        "--enable-native-access=ALL-UNNAMED",
+        "--add-opens=java.base/java.nio=ALL-UNNAMED",
+        *(f"-Darcadedb.{key}={value}" for key, value in properties.items()),
+        "-cp",
+        str(package / "jars" / "*"),
+        "com.arcadedb.server.ArcadeDBServer",
+    ]
+    lines = []
+    for argument in arguments:
+        escaped = argument.replace("\\", "\\\\").replace('"', '\\"')
+        lines.append(f'"{escaped}"')
+    path = GRAPH_FOLDER / "java.args"
+    write_secret(path, "\n".join(lines))
+    return path
+
+
+def _locale() -> dict[str, str]:
+    """Return the locale by which java reads a folder's name that is not ASCII."""
+    return {"LC_ALL": "C.UTF-8"} if sys.platform == "linux" else {}
+
+
 def mark_damaged() -> None:
-    """Have the next start set the databases aside; what they held is loaded again when it is needed."""
+    """Have the next start set the databases aside; the graphs are loaded again when needed."""
     (GRAPH_FOLDER / "damaged").touch()
 
 
 def set_aside() -> str:
-    """Move databases that are marked as damaged aside, and return their new name; empty if there are none."""
+    """Move databases that are marked as damaged aside, and return their new name, if any."""
     mark, databases = GRAPH_FOLDER / "damaged", GRAPH_FOLDER / "databases"
     if not mark.exists() or not databases.exists():
         return ""

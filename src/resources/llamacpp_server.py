@@ -1,4 +1,7 @@
-"""Serve a GGUF file by llama.cpp's HTTP server. Run by the llama.cpp environment's own interpreter, never imported."""
+"""Serve a GGUF file by llama.cpp's HTTP server.
+
+The interpreter of llama.cpp's environment runs this script; nothing imports it.
+"""
 
 import argparse
 import os
@@ -13,12 +16,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True, help="path of the GGUF file")
     parser.add_argument("--name", required=True, help="the model's name in the API")
-    for number in (
-        "port",
-        "context",
-        "parallel",
-        "threads",
-    ):  # context: tokens of a prompt and its answer
+    # context: tokens of a prompt and its answer
+    for number in ("port", "context", "parallel", "threads"):
         parser.add_argument(f"--{number}", type=int, required=True)
     options = parser.parse_args()
 

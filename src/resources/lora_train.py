@@ -1,11 +1,11 @@
 """Train a LoRA adapter. Run by `training_child.py`, never imported.
 
-Writes the adapter to a folder, and says `{"step": 10, "loss": 2.1, "seconds": 12.3}` or `{"step": 10, "validation":
-2.3, ...}` at each logged step; the last line is a summary.
+It writes the adapter to a folder, and says `{"step": 10, "loss": 2.1, "seconds": 12.3}` or
+`{"step": 10, "validation": 2.3, ...}` at each logged step; the last line is a summary.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,50 +24,74 @@ from transformers import (
 IGNORED = -100
 
 
-class Tell(TrainerCallback):
-    """Tells the parent of each logged loss."""
+class LossReporter(TrainerCallback):
+    """Sends each logged loss to the parent process."""
 
     def __init__(self, say: Callable[..., None]) -> None:
         """Start the clock."""
         self.say = say
         self.start = time.perf_counter()
 
-    def on_log(
-        self,
-        args: Any,  # noqa: ANN401
-        state: Any,  # noqa: ANN401
-        control: Any,  # noqa: ANN401
-        logs: dict[str, float],
-        **more: Any,  # noqa: ANN401
-    ) -> None:
-        """Pass on the training and validation losses."""
-        for name, told in (("loss", "loss"), ("eval_loss", "validation")):
+    def on_log(self, args: Any, state: Any, control: Any, **more: Any) -> None:  # noqa: ANN401
+        """Send the training and validation losses.
+
+        Args:
+            args: The trainer's; not needed.
+            state: Has the number of steps so far.
+            control: The trainer's; not needed.
+            more: Has the losses as `logs`.
+        """
+        logs = more["logs"]
+        for name, reported in (("loss", "loss"), ("eval_loss", "validation")):
             if name in logs:
-                self.say(
-                    step=state.global_step,
-                    seconds=time.perf_counter() - self.start,
-                    **{told: logs[name]},
-                )
+                seconds = time.perf_counter() - self.start
+                self.say(step=state.global_step, seconds=seconds, **{reported: logs[name]})
 
 
 def tokens(tokenizer: Any, prompt: Any, completion: str, longest: int) -> dict[str, Any]:  # noqa: ANN401
-    """Token numbers and labels of one pair; the loss is of the completion alone, and what is too long is cut there."""
+    """Return token numbers and labels of one pair.
+
+    The loss is of the completion alone.
+
+    Args:
+        tokenizer: The base's.
+        prompt: Text, or chat messages.
+        completion: What is to follow it.
+        longest: Tokens of both at most; what is behind is cut.
+    """
     if isinstance(prompt, str):
         before = tokenizer(prompt)["input_ids"]
     else:
-        before = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
-        before = tokenizer(before, add_special_tokens=False)["input_ids"]
+        text = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
+        before = tokenizer(text, add_special_tokens=False)["input_ids"]
     after = [*tokenizer(completion, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
-    ids = (before + after)[:longest]
+    ids = before + after
+    labels = [IGNORED] * len(before) + after
     return {
-        "input_ids": ids,
-        "labels": ([IGNORED] * len(before) + after)[:longest],
-        "cut": len(before + after) > longest,
+        "input_ids": ids[:longest],
+        "labels": labels[:longest],
+        "cut": len(ids) > longest,
     }
 
 
+def learnable(
+    pairs: Sequence[tuple[Any, str]],
+    tokenizer: Any,  # noqa: ANN401
+    longest: int,
+) -> tuple[list[dict[str, Any]], int]:
+    """Return the tokens of pairs that have a completion left, and how many pairs were cut."""
+    rows = []
+    n_cut = 0
+    for prompt, completion in pairs:
+        row = tokens(tokenizer, prompt, completion, longest)
+        n_cut += row.pop("cut")
+        if any(label != IGNORED for label in row["labels"]):
+            rows.append(row)
+    return rows, n_cut
+
+
 def main(job: dict[str, Any], folder: Path, say: Callable[..., None]) -> None:
-    """Train as the job says and save the adapter."""
+    """Train as the job says, and save the adapter."""
     set_seed(job["seed"])
     torch.set_num_threads(job["threads"])
     tokenizer = AutoTokenizer.from_pretrained(job["base"])
@@ -81,14 +105,9 @@ def main(job: dict[str, Any], folder: Path, say: Callable[..., None]) -> None:
     settings = LoraConfig(**scale, target_modules=job["modules"], task_type="CAUSAL_LM")
     model = get_peft_model(base, settings)
     trained, parameters = model.get_nb_trainable_parameters()
-    sets, cut = {}, {}
-    for name in ("pairs", "validation"):
-        rows = [
-            tokens(tokenizer, prompt, completion, job["max_tokens"])
-            for prompt, completion in job[name]
-        ]
-        cut[name] = sum(row.pop("cut") for row in rows)
-        sets[name] = [row for row in rows if any(label != IGNORED for label in row["labels"])]
+    pairs, n_cut = learnable(job["pairs"], tokenizer, job["max_tokens"])
+    validation, _ = learnable(job["validation"], tokenizer, job["max_tokens"])
+    every = max(1, job["steps"] // job["evaluations"])
     arguments = TrainingArguments(
         output_dir=str(folder),
         max_steps=job["steps"],
@@ -97,9 +116,9 @@ def main(job: dict[str, Any], folder: Path, say: Callable[..., None]) -> None:
         learning_rate=job["rate"],
         lr_scheduler_type="linear",
         warmup_steps=max(1, job["steps"] // 20),
-        logging_steps=max(1, job["steps"] // job["evaluations"]),
+        logging_steps=every,
         eval_strategy="steps",
-        eval_steps=max(1, job["steps"] // job["evaluations"]),
+        eval_steps=every,
         eval_on_start=True,
         save_strategy="no",
         train_sampling_strategy="group_by_length",
@@ -113,19 +132,20 @@ def main(job: dict[str, Any], folder: Path, say: Callable[..., None]) -> None:
     trainer = Trainer(
         model=model,
         args=arguments,
-        train_dataset=sets["pairs"],
-        eval_dataset=sets["validation"],
+        train_dataset=pairs,
+        eval_dataset=validation,
         data_collator=DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=IGNORED),
-        callbacks=[Tell(say)],
+        callbacks=[LossReporter(say)],
     )
+    n_tokens = sum(len(row["input_ids"]) for row in pairs)
     trainer.train()
     model.save_pretrained(folder)
     say(
         done=True,
         trained_parameters=trained,
         parameters=parameters,
-        pairs=len(sets["pairs"]),
-        validation_pairs=len(sets["validation"]),
-        cut=cut["pairs"],
-        tokens=sum(len(row["input_ids"]) for row in sets["pairs"]),
+        pairs=len(pairs),
+        validation_pairs=len(validation),
+        cut=n_cut,
+        tokens=n_tokens,
     )

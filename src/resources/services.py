@@ -63,12 +63,16 @@ class GraphEndpoint:
 
     def __repr__(self) -> str:
         """Without the passwords."""
-        return f"GraphEndpoint({hide_secrets(self.uri)}, database={self.database}, engine={self.engine})"
+        uri = hide_secrets(self.uri)
+        return f"GraphEndpoint({uri}, database={self.database}, engine={self.engine})"
 
 
 @dataclass(frozen=True)
 class LlmEndpoint:
-    """Where the LLM answers the OpenAI API, and what is known about it; what a server does not tell is empty or 0."""
+    """Where the LLM answers the OpenAI API, and what is known about it.
+
+    What a server does not tell is empty or 0.
+    """
 
     base_url: str
     model: str
@@ -172,20 +176,23 @@ def llm_endpoint(
         EngineError: The engine cannot serve the model.
     """
     user_settings = settings()
-    if not exact and user_settings.llm_model:
-        model = user_settings.llm_model
+    if not exact:
+        model = user_settings.llm_model or model
     if not start and user_settings.answers == "stored-only":
         return _stored_llm(model, adapters)
     if user_settings.llm_base_url:
-        secret = user_settings.llm_api_key
-        api_key = secret.get_secret_value() if secret else "none"
-        return _named_llm(user_settings.llm_base_url, model, api_key, adapters, exact=exact)
+        return _named_llm(user_settings.llm_base_url, model, adapters, exact=exact)
     if user_settings.answers == "collect":
         # a batch will answer, by a model that is known by its name alone
         return LlmEndpoint("", model, "", "vllm", "", "", 0, 64)
+    return _embedded_llm(model, adapters, start=start)
+
+
+def _embedded_llm(model: str, adapters: Sequence[Adapter], *, start: bool) -> LlmEndpoint:
+    """Return the endpoint of an embedded server, as far as it is known without `start`."""
     if adapters:
         adapters = engines.with_released(model, adapters)
-    folder = _llm_folder(user_settings, model, adapters)
+    folder = _llm_folder(settings(), model, adapters)
     if not start and model in EMBEDDED_MODELS and not supervisor.running(folder):
         engine, _ = choose_engine(model)
         return LlmEndpoint(**engines.llm_card(engine, model, adapters))
@@ -283,9 +290,11 @@ def _get(url: str, api_key: str) -> httpx.Response:
 
 
 def _named_llm(
-    base_url: str, model: str, api_key: str, adapters: Sequence[Adapter], *, exact: bool
+    base_url: str, model: str, adapters: Sequence[Adapter], *, exact: bool
 ) -> LlmEndpoint:
     """Return the endpoint of a server that `LLM_BASE_URL` names."""
+    secret = settings().llm_api_key
+    api_key = secret.get_secret_value() if secret else "none"
     cards = {card["id"]: card for card in served(base_url, api_key)}
     if model not in cards:
         hint = "Set LLM_MODEL to one of them"

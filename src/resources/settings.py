@@ -170,7 +170,7 @@ class PublicError(Exception):
         return hide_secrets(super().__repr__())
 
     def _render_traceback_(self) -> list[str]:
-        """What a notebook shows of it: IPython asks for this. How the code came there helps no reader."""
+        """Return what a notebook shows of it, for IPython: how the code came there helps nobody."""
         return [f"{type(self).__name__}: {self}"]
 
 

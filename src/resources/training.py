@@ -18,53 +18,57 @@ CHILD = Path(__file__).with_name("training_child.py")
 
 
 def prepare(base: str) -> None:
-    """Install what training a model needs; EngineError if this machine's LLM engine has no torch."""
+    """Install what training a model needs.
+
+    Raises:
+        EngineError: This machine's LLM engine has no torch, or cannot be installed.
+    """
     engine, why = engine_install.choose_engine(base)
     if engine != "vllm":
-        found = f"Training needs torch and PEFT, of vLLM's environment; this machine uses {engine} ({why})"
-        raise EngineError(f"{found}. Set LLM_ENGINE=vllm, or train on a machine that runs vLLM.")
+        raise EngineError(
+            "Training needs torch and PEFT, of vLLM's environment; this machine uses "
+            f"{engine} ({why}). Set LLM_ENGINE=vllm, or train on a machine that runs vLLM."
+        )
     engine_install.install("vllm", say)
 
 
 def run(
-    script: Path,
-    job: Mapping[str, Any],
-    out: Path,
-    *,
-    doing: str,
-    total: int,
-    unit: str = "step",
-    bar: bool = True,
+    script: Path, job: Mapping[str, Any], out: Path, *, doing: str, total: int, bar: bool = True
 ) -> list[dict[str, Any]]:
-    """Run `main(job, out, say)` of a script by `training_child.py`; what it said, the summary last; `total` steps."""
+    """Run `main(job, out, say)` of a script by `training_child.py`.
+
+    Args:
+        script: Defines `main`.
+        job: What it is to do, as JSON can hold it, with the model as `base`.
+        out: The folder that it writes to.
+        doing: Says in the progress bar, and in an error, what it does.
+        total: Steps that it takes.
+        bar: Whether to show a progress bar.
+
+    Returns:
+        What it said, the summary last.
+
+    Raises:
+        EngineError: It fails; the message has the last lines of its log.
+    """
     LOGS.mkdir(parents=True, exist_ok=True)
-    path, described = LOGS / f"{script.stem}.log", out.with_name("job.json")
-    described.write_text(json.dumps(job), encoding="utf-8")
-    # -P: the modules beside the script are not importable there, for `datasets` is a package that PEFT may import
-    command = [
-        str(engine_install.engine_python("vllm")),
-        "-P",
-        str(CHILD),
-        str(script),
-        str(described),
-        str(out),
-    ]
-    quiet = (
-        {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-        if Path(job["base"]).exists()
-        else {}
-    )
+    log = LOGS / f"{script.stem}.log"
+    job_file = out.with_name("job.json")
+    job_file.write_text(json.dumps(job), encoding="utf-8")
+    python = str(engine_install.engine_python("vllm"))
+    # -P: the modules beside the script are not importable there, for PEFT may import `datasets`
+    command = [python, "-P", str(CHILD), str(script), str(job_file), str(out)]
     lines: list[dict[str, Any]] = []
-    with (
-        path.open("ab") as errors,
-        tqdm(total=total, desc=doing, unit=unit, disable=not bar) as progress,
-    ):
-        start = errors.tell()
-        env = {**os.environ, **engine_install.KEEP_MEMORY, **quiet}
+    with log.open("ab") as errors, tqdm(total=total, desc=doing, disable=not bar) as progress:
+        log_start = errors.tell()
         # it ends when its stdin closes, also if this process is killed
-        pipe = subprocess.PIPE
         process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=errors, text=True, env=env
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=_environment(job["base"]),
         )
         try:
             assert process.stdout is not None
@@ -76,9 +80,19 @@ def run(
             process.kill()
             process.wait()
     if process.returncode or not lines or not lines[-1].pop("done", False):
-        tail = "\n".join(path.read_bytes()[start:].decode(errors="replace").splitlines()[-8:])
+        tail = log.read_bytes()[log_start:].decode(errors="replace").splitlines()[-8:]
+        shown = "\n".join(tail)
         raise EngineError(
-            f"Could not {doing} with {job['base']}; the process ended with code {process.returncode}:\n{tail}\n"
-            f"The whole output is in {path}. With too little memory, take a smaller base, batch or max_tokens."
+            f"Could not {doing} with {job['base']}; the process ended with code "
+            f"{process.returncode}:\n{shown}\nThe whole output is in {log}. With too little "
+            "memory, take a smaller base, batch or max_tokens."
         )
     return lines
+
+
+def _environment(base: str) -> dict[str, str]:
+    """Return the environment of a training; a base that lies here needs no hub."""
+    environment = {**os.environ, **engine_install.KEEP_MEMORY}
+    if Path(base).exists():
+        environment |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    return environment

@@ -1,7 +1,8 @@
-"""Run a training script beside a parent, by the LLM engine's own interpreter: `-P training_child.py SCRIPT JOB FOLDER`.
+"""Run a training script beside a parent: `python -P training_child.py SCRIPT JOB FOLDER`.
 
-The script defines `main(job, folder, say)`: it reads the job, writes to the folder, and says one JSON line a logged
-step, `{"step": 10, "loss": 2.1}`, and last a summary with `done`. What else it or its libraries print goes to the log.
+The interpreter is the LLM engine's own. The script defines `main(job, folder, say)`: it reads the
+job, writes to the folder, and says one JSON line a logged step, `{"step": 10, "loss": 2.1}`, and
+last a summary with `done`. What else it or its libraries print goes to the log.
 """
 
 import json
@@ -31,17 +32,16 @@ def find(base: str) -> None:
         huggingface_hub.hf_hub_download(base, "config.json")
     except Exception as error:
         sys.exit(
-            f"{base} is no folder here, and no model hub gave a model of that name. Give a folder in Hugging Face's "
-            f"format, or check the name, the network and HF_ENDPOINT. The hub's client says: {error}"
+            f"{base} is no folder here, and no model hub gave a model of that name. Give a folder "
+            "in Hugging Face's format, or check the name, the network and HF_ENDPOINT. The hub's "
+            f"client says: {error}"
         )
 
 
 def main(script: str, job: dict[str, Any], folder: Path) -> None:
     """Run the script."""
-    parent, sys.stdout = (
-        sys.stdout,
-        sys.stderr,
-    )  # the libraries print too, and the parent reads lines of its own
+    # the libraries print too, and the parent reads lines of its own
+    parent, sys.stdout = sys.stdout, sys.stderr
     threading.Thread(target=end_with_parent, daemon=True).start()
 
     def say(**line: Any) -> None:  # noqa: ANN401  # numbers, for JSON

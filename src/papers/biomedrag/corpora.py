@@ -18,7 +18,7 @@ import numpy as np
 import yaml
 
 from helpers.texts import lines
-from resources.datasets import Located, at_hand, locate_all
+from resources.datasets import Located, locate_all, locate_available
 from resources.settings import DATA, PublicError
 
 Task = Literal["triples", "relations", "classification", "links"]
@@ -107,7 +107,7 @@ def load(name: str, data: str = "auto", *, training: bool = False) -> Corpus:
     task, files, rows, read = _SETS[name]
     located = locate_all([f"biomedrag/{file}" for file in files], data)
     if training and name == "MTSamples" and data != "sample":
-        located |= at_hand([TRAINING])
+        located |= locate_available([TRAINING])
     splits: dict[Split, tuple[Example, ...]] = {}
     for file, there in located.items():
         split = _OF_FILE[Path(file).stem]

@@ -55,9 +55,7 @@ class TunedEncoder(Encoder):
         }
         with tempfile.TemporaryDirectory() as temporary:
             out = Path(temporary) / "encoded"
-            training.run(
-                SCRIPT, job, out, doing="encode", total=len(texts), unit="text", bar=progress
-            )
+            training.run(SCRIPT, job, out, doing="encode", total=len(texts), bar=progress)
             vectors: Floats = np.load(out / "vectors.npy")
         return vectors, self._find_truncated(texts)
 
@@ -83,7 +81,7 @@ def tuned(
     batch: int = 16,
     max_tokens: int = 256,
 ) -> TunedEncoder:
-    """Fine-tune an encoder, or load what was before (see `artifacts.kept`), from `data/derived/encoders`.
+    """Fine-tune an encoder, or load what was before (see `artifacts.load_or_make`), from `data/derived/encoders`.
 
     Each input has a `text`, `documents` (their texts) and the `loglikelihoods` of the answer after each; a step takes a
     `batch` of them. `base` is a folder, or a hub's repository name, in Hugging Face's format; whatever its own pooling
@@ -116,4 +114,4 @@ def tuned(
     # the files of a base decide the result where it is a folder; a hub's name stands for itself
     files = {p.name: datasets.digest(p) for p in sorted(Path(base).glob("*")) if p.is_file()}
     decided_by = [list(inputs), base, files, settings, datasets.digest(SCRIPT)]
-    return artifacts.kept(ENCODERS, "scorer", decided_by, TunedEncoder, make)
+    return artifacts.load_or_make(ENCODERS, "scorer", decided_by, TunedEncoder, make)

@@ -24,7 +24,7 @@ from papers.biomedrag.arms import Prediction
 from papers.biomedrag.corpora import KEYS, Corpus, CorpusError, Example, json_lines
 from papers.biomedrag.scoring import parse_triples
 from papers.biomedrag.study import row_of, units
-from resources.datasets import at_hand, locate
+from resources.datasets import locate, locate_available
 
 GENERATIONS: Final = "biomedrag/released/generations.json"
 EARLIER: Final = "biomedrag/released/generations_5000.json"
@@ -107,7 +107,7 @@ def rescored(run: Run, corpus: Corpus) -> list[Answer]:
 
     Raises DataUnavailable: the file is not to be had; CorpusError: it is not in its format.
     """
-    files = {GENERATIONS: locate(GENERATIONS, "real")} | at_hand([EARLIER])
+    files = {GENERATIONS: locate(GENERATIONS, "real")} | locate_available([EARLIER])
     run.data(*files.values())
     common = {"source": "released", "run": "released", "model": "LLaMA2 13B"}
     rows = []

@@ -100,7 +100,7 @@ def load(data: Data) -> Released:
         raise QaRagDataError(
             f"{files[NOTEBOOK].path} should name {PAPER_ENCODER} as the encoder of BERTScore."
         )
-    files |= datasets.at_hand(MORE.values())
+    files |= datasets.locate_available(MORE.values())
     questions = [question.text for question in data.test]
     ragas = {}
     for arm, name in (RAGAS | MORE).items():

@@ -1,8 +1,9 @@
-"""A plugin of vLLM on a CPU: LoRA by one matrix product an adapter, and less memory after loading a model.
+"""A plugin of vLLM on a CPU: LoRA by one matrix product an adapter, and less memory.
 
-On a CPU, vLLM 0.32 multiplies an adapter's weights token by token, and in a batch that mixes requests with and without
-an adapter takes the last one's weights for those without. glibc keeps what the loading of weights freed (see
-`resources.engine_install.KEEP_MEMORY`): 2.9 GB. Loaded by the engine's interpreter through the entry point beside it.
+On a CPU, vLLM 0.32 multiplies an adapter's weights token by token, and in a batch that mixes
+requests with and without an adapter takes the last one's weights for those without. glibc keeps
+what the loading of weights freed (see `resources.engine_install.KEEP_MEMORY`): 2.9 GB. The engine's
+interpreter loads the plugin through the entry point beside it.
 """
 
 import ctypes
@@ -12,7 +13,11 @@ from torch import Tensor
 
 
 def register() -> None:
-    """Put this module's operations in the place of vLLM's, where its platform is a CPU."""
+    """Put this module's operations in the place of vLLM's, where its platform is a CPU.
+
+    Raises:
+        ImportError: This vLLM has no such operations.
+    """
     from vllm.lora.punica_wrapper import punica_cpu  # noqa: PLC0415  # only where vLLM has loaded
     from vllm.model_executor import model_loader  # noqa: PLC0415
     from vllm.platforms import current_platform  # noqa: PLC0415
@@ -46,8 +51,16 @@ def sgmv_shrink(
 ) -> None:
     """Set each token's row of `out` to scaling * A x, or leave it where no adapter is asked for.
 
-    Args as vLLM's: x (tokens, hidden), weights (slots, 1, rank, hidden), out (tokens, rank). Runs of tokens with one
-    adapter follow each other, `lengths` their lengths and `slots` their slots, -1 for none; the scaling comes last.
+    Tokens with one adapter follow each other: a run.
+
+    Args:
+        x: Inputs, shape (tokens, hidden).
+        weights: The matrices A, shape (slots, 1, rank, hidden).
+        out: Results, shape (tokens, rank).
+        starts: vLLM's; not needed.
+        lengths: Tokens of each run.
+        slots: Slot of each run's adapter, -1 for none.
+        rest: vLLM's; the last is the scaling.
     """
     for rows, a in _runs(weights, lengths, slots):
         out[rows, : len(a)] = rest[-1] * (x[rows].to(out.dtype) @ a.to(out.dtype).T)
@@ -62,9 +75,16 @@ def sgmv_expand_slice(
     slots: Tensor,
     *rest: int,
 ) -> None:
-    """Add B x to each token's slice of `out`, or put it there; see `sgmv_shrink`.
+    """Add B x to each token's slice of `out`, or put it there.
 
-    Last come the slice's offset and size, and whether to add; weights are (slots, 1, slice size, rank).
+    Args:
+        x: Results of `sgmv_shrink`, shape (tokens, rank).
+        weights: The matrices B, shape (slots, 1, slice size, rank).
+        out: Results, shape (tokens, size of all slices).
+        starts: vLLM's; not needed.
+        lengths: Tokens of each run.
+        slots: Slot of each run's adapter, -1 for none.
+        rest: vLLM's; the last are the slice's offset and size, and whether to add.
     """
     *_, offset, size, add = rest
     columns = slice(offset, offset + size)
@@ -74,7 +94,7 @@ def sgmv_expand_slice(
 
 
 def _runs(weights: Tensor, lengths: Tensor, slots: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """The rows of each run of tokens that have an adapter, and its matrix."""
+    """Yield the rows of each run of tokens that have an adapter, and its matrix."""
     start = 0
     for length, slot in zip(lengths.tolist(), slots.tolist(), strict=True):
         if slot >= 0:

@@ -28,7 +28,7 @@ def make(folder):
 
 
 def main():
-    log = artifacts.kept(lora.ADAPTERS, "demo", ["pairs"], lora.load, make)
+    log = artifacts.load_or_make(lora.ADAPTERS, "demo", ["pairs"], lora.load, make)
     print(
         log.adapter.sha256, log.adapter.rank, log.tokens, digest(log.adapter.folder / lora.WEIGHTS)
     )
