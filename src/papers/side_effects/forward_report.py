@@ -1,4 +1,7 @@
-"""What notebook 01 shows beyond its rows of answers: the data, and where Format A's released answers break off."""
+"""What notebook 01 shows beyond its rows of answers.
+
+The data, the printed tables, and where Format A's released answers break off.
+"""
 
 import json
 from collections import Counter
@@ -24,12 +27,19 @@ LABELS = {arm: label for arm, (label, _) in figures.ARMS.items()} | {
 
 
 def report_data(run: Run, benchmark: Sequence[Question]) -> figures.Html:
-    """Report the benchmark's counts and show them beside the printed ones; a sample has none to report."""
-    per_label = pd.crosstab([q.drug for q in benchmark], [q.label for q in benchmark])
+    """Report the benchmark's counts and show them beside the printed ones.
+
+    Args:
+        run: The run to report to; a sample has no counts to report.
+        benchmark: All questions of the benchmark.
+    """
+    drugs = [question.drug for question in benchmark]
+    labels = [question.label for question in benchmark]
+    per_label = pd.crosstab(drugs, labels)
     counts = {
         "pairs": len(benchmark),
-        "drugs": len({q.drug for q in benchmark}),
-        "effects": len({q.side_effect for q in benchmark}),
+        "drugs": len(set(drugs)),
+        "effects": len({question.side_effect for question in benchmark}),
         "positives_per_drug": per_label[True].mean(),
         "negatives_per_drug": per_label[False].mean(),
     }
@@ -45,152 +55,217 @@ def report_data(run: Run, benchmark: Sequence[Question]) -> figures.Html:
 
 
 def answer(outcomes: Outcomes, model: str) -> str:
-    """The chapter's answer in three sentences, from the rows."""
+    """Write the chapter's answer in three sentences, from the rows."""
     rerun = outcomes.where(source="rerun", model=[model, ""])
-    closed, *others = (rerun.score("accuracy", arm) for arm in ARMS)
+    closed_book, *others = (rerun.score("accuracy", arm) for arm in ARMS)
     lowest = min(score.value for score in others)
-    told = (
-        f"Without retrieval, {model} is right in {figures.score_text(closed)} of {closed.n:,} pairs; chance is 50 %. "
-        f"With retrieval or a graph it is right in at least {figures.number(lowest)}, because the filter or the query "
-        "answers the question and the model repeats it."
+    own_answer = (
+        f"Without retrieval, {model} is right in {figures.score_text(closed_book)} of "
+        f"{closed_book.n:,} pairs; chance is 50 %. With retrieval or a graph it is right in at "
+        f"least {figures.number(lowest)}, because the filter or the query answers the question "
+        "and the model repeats it."
     )
     released = outcomes.where(source="released")
     if not len(released.frame):
-        return told
-    gains = ", ".join(
-        f"{figures.points(c.test)} points with {c.model}"
-        for c in released.compare([("format_b", "format_a")], "accuracy", within="model")
-    )
+        return own_answer
+    gains = []
+    for comparison in released.compare([("format_b", "format_a")], "accuracy", within="model"):
+        gains.append(f"{figures.points(comparison.test)} points with {comparison.model}")
     return (
-        f"{told} In the released answers, pairs (Format B) beat lists (Format A) by {gains}: the lists mostly "
-        "miss effects beyond character 2,000, as if the prompts had been cut there."
+        f"{own_answer} In the released answers, pairs (Format B) beat lists (Format A) by "
+        f"{', '.join(gains)}: the lists mostly miss effects beyond character 2,000, as if the "
+        "prompts had been cut there."
     )
 
 
-def report_tables(run: Run, outcomes: Outcomes, model: str, second_model: str, why: str) -> None:
+def report_tables(
+    run: Run, outcomes: Outcomes, model: str, second_model: str, why_one_model: str
+) -> None:
     """Report Tables 1 to 3: the released answers of both models, and this run's.
 
-    `model` and `second_model` answered here for the paper's first and second model; `why` there is no second, if so.
+    Args:
+        run: The run to report to.
+        outcomes: All rows.
+        model: What answered here for the paper's first model.
+        second_model: What answered for its second; empty if nothing did.
+        why_one_model: Why there is no second model, if so.
     """
     released = outcomes.where(source="released")
-    names = {}
-    for (paper_model, table), served in zip(MODELS.items(), (model, second_model), strict=True):
-        names[paper_model] = (
-            run.printed.number(f"side_effects.{table}.graphrag.accuracy").model or ""
-        )
-        mine = outcomes.where(source="rerun", model=served or "none")
-        run.report(released.concat(mine), f"side_effects.{table}", METRICS, model=served)
+    served_models = (model, second_model)
+    for (paper_model, table), served in zip(MODELS.items(), served_models, strict=True):
+        own_rows = outcomes.where(source="rerun", model=served or "none")
+        run.report(released.concat(own_rows), f"side_effects.{table}", METRICS, model=served)
+        paper_name = _printed_model(run, paper_model)
         for arm in ARMS:
             number = run.printed.number(f"side_effects.table3.{arm}.{paper_model}")
             if len(released.frame):
-                score = released.where(model=names[paper_model]).score("accuracy", arm)
+                score = released.where(model=paper_name).score("accuracy", arm)
                 run.rescored(number.id, score, source=number.rescore_from[0])
             if served:
-                run.rerun(number.id, mine.score("accuracy", arm), model=served)
+                run.rerun(number.id, own_rows.score("accuracy", arm), model=served)
     for arm in ARMS:
-        number = run.printed.number(f"side_effects.table3.{arm}.difference")
-        if len(released.frame):
-            points, note = _difference(
-                released.where(arm=arm), names["qwen"], names["llama"], number
-            )
-            run.rescored(number.id, points, source=number.rescore_from[0], note=note)
-        if second_model:
-            points, note = _difference(
-                outcomes.where(source="rerun", arm=arm), model, second_model, number
-            )
-            run.rerun(number.id, points, model=f"{model} and {second_model}", note=note)
-    for id in (number.id for number in run.printed.numbers):
-        of_second = id.startswith("side_effects.table2.") or (
-            ".table3." in id and not id.endswith(".qwen")
-        )
-        if of_second and not second_model:
-            run.not_run(id, why)
-        elif id.startswith("side_effects.text.chatgpt_") and not id.endswith("_drugs"):
-            run.cannot_run(id, "A hosted model of 2023 or 2024, no longer served in that version.")
+        _report_difference(run, outcomes.where(arm=arm), arm, model, second_model)
+    _report_missing(run, second_model, why_one_model)
 
 
-def _difference(of_arm: Outcomes, first: str, second: str, number: Number) -> tuple[Score, str]:
-    """The accuracy of one model minus that of another, in points, and what UNKNOWN as a wrong answer makes of it."""
-    rows = of_arm.frame
-    rows = rows[rows.groupby("unit").model.transform("nunique") == rows.model.nunique()]
+def _report_missing(run: Run, second_model: str, why_one_model: str) -> None:
+    for number in run.printed.numbers:
+        if not second_model and _needs_second_model(number.id):
+            run.not_run(number.id, why_one_model)
+        elif _is_of_chatgpt(number.id):
+            why = "A hosted model of 2023 or 2024, no longer served in that version."
+            run.cannot_run(number.id, why)
+
+
+def _printed_model(run: Run, paper_model: str) -> str:
+    number = run.printed.number(f"side_effects.{MODELS[paper_model]}.graphrag.accuracy")
+    return number.model or ""
+
+
+def _needs_second_model(number_id: str) -> bool:
+    in_table3 = ".table3." in number_id and not number_id.endswith(".qwen")
+    return in_table3 or number_id.startswith("side_effects.table2.")
+
+
+def _is_of_chatgpt(number_id: str) -> bool:
+    return number_id.startswith("side_effects.text.chatgpt_") and not number_id.endswith("_drugs")
+
+
+def _report_difference(
+    run: Run, outcomes: Outcomes, arm: str, model: str, second_model: str
+) -> None:
+    """Report the difference between two models of Table 3, of the rows of one arm."""
+    number = run.printed.number(f"side_effects.table3.{arm}.difference")
+    released = outcomes.where(source="released")
+    if len(released.frame):
+        first, second = _printed_model(run, "qwen"), _printed_model(run, "llama")
+        points, note = _difference(released, first, second, number)
+        run.rescored(number.id, points, source=number.rescore_from[0], note=note)
+    if second_model:
+        own_rows = outcomes.where(source="rerun")
+        points, note = _difference(own_rows, model, second_model, number)
+        run.rerun(number.id, points, model=f"{model} and {second_model}", note=note)
+
+
+def _difference(outcomes: Outcomes, first: str, second: str, number: Number) -> tuple[Score, str]:
+    """Compare two models on the rows of one arm.
+
+    Args:
+        outcomes: Rows of one arm by several models.
+        first: The model whose accuracy is the minuend.
+        second: The other model.
+        number: The printed number, for its way of writing.
+
+    Returns:
+        The difference in points; and, where replies were not parsed, what it would be if UNKNOWN
+        counted as a wrong answer.
+    """
+    rows = outcomes.frame
+    n_models = rows.groupby("unit").model.transform("nunique")
+    rows = rows[n_models == rows.model.nunique()]
     # one arm by two models: each model is an arm of its own here
-    found = (
-        Outcomes(rows.assign(arm=rows.model), draws=of_arm.draws)
-        .compare([(first, second)], "accuracy")[0]
-        .test
-    )
+    by_model = Outcomes(rows.assign(arm=rows.model), draws=outcomes.draws)
+    (comparison,) = by_model.compare([(first, second)], "accuracy")
+    test = comparison.test
+    points = Score(100 * test.difference, test.n, 100 * test.low, 100 * test.high)
+    if rows.parsed.all():
+        return points, ""
     strict = (rows.predicted == rows.gold).groupby(rows.model).mean()
-    wrong = number.show(100 * (strict[first] - strict[second]), 1)
-    note = f"UNKNOWN counts as NO, as in Tables 1 and 2; where it counts as wrong, the difference is {wrong}."
-    points = Score(100 * found.difference, found.n, 100 * found.low, 100 * found.high)
-    return points, "" if rows.parsed.all() else note
+    strict_difference = number.show(100 * (strict[first] - strict[second]), 1)
+    note = (
+        "UNKNOWN counts as NO, as in Tables 1 and 2; where it counts as wrong, the difference is "
+        f"{strict_difference}."
+    )
+    return points, note
 
 
 def sides(outcomes: Outcomes, cut: int) -> str:
-    """Format A's share of documented effects found that end before and beyond a character, and Format B's before it."""
+    """Describe how often Format A finds documented effects before and beyond a character.
+
+    Args:
+        outcomes: Rows with the measure ``place``.
+        cut: The character.
+
+    Returns:
+        A sentence per model, with Format B's share of the effects before it.
+    """
     rows = outcomes.where(arm="format_a", gold="YES").frame
-    rows = rows.assign(
-        place=[of[audit.PLACE][0] if audit.PLACE in of else np.nan for of in rows.measures]
-    )
-    within = outcomes.where(arm="format_b", unit=list(rows.unit[rows.place <= cut].unique()))
-
-    def found(part: pd.DataFrame) -> str:
-        return figures.score_text(
-            ratio(part.predicted == "YES", np.ones(len(part)), clusters=part.cluster)
+    rows = rows.assign(place=_places(rows))
+    units_before = [*rows.unit[rows.place <= cut].unique()]
+    format_b = outcomes.where(arm="format_b", unit=units_before)
+    sentences = []
+    for model, of_model in rows.groupby("model"):
+        before = _share_found(of_model[of_model.place <= cut])
+        beyond = _share_found(of_model[of_model.place > cut])
+        by_format_b = _share_found(format_b.where(model=str(model)).frame)
+        sentences.append(
+            f"{model} finds {before} of the effects before it, of which Format B finds "
+            f"{by_format_b}, and {beyond} of those beyond it."
         )
+    return " ".join(sentences)
 
-    return " ".join(
-        f"{model} finds {found(of[of.place <= cut])} of the effects before it, of which Format B finds "
-        f"{found(within.where(model=str(model)).frame)}, and {found(of[of.place > cut])} of those beyond it."
-        for model, of in rows.groupby("model")
-    )
+
+def _places(rows: pd.DataFrame) -> list[float]:
+    """Return the measure ``place`` of each row, not a number where it has none."""
+    no_place = (np.nan, 1.0)
+    return [measures.get(audit.PLACE, no_place)[0] for measures in rows.measures]
+
+
+def _found_score(rows: pd.DataFrame) -> Score:
+    return ratio(rows.predicted == "YES", np.ones(len(rows)), clusters=rows.cluster)
+
+
+def _share_found(rows: pd.DataFrame) -> str:
+    return figures.score_text(_found_score(rows))
 
 
 def recorded(files: Iterable[Path]) -> list[tuple[bool, float]]:
-    """Whether each released prediction is right, and the confidence that it records; UNKNOWN is NO."""
-    rows = [
-        row for file in files for row in json.loads(file.read_text("utf-8"))["detailed_results"]
-    ]
-    return [
-        ((row["predicted"] == "YES") == bool(row["true_label"]), row["confidence"]) for row in rows
-    ]
+    """Read whether each released prediction is right, and its recorded confidence; UNKNOWN is NO."""
+    predictions = []
+    for file in files:
+        for row in json.loads(file.read_text("utf-8"))["detailed_results"]:
+            is_right = (row["predicted"] == "YES") == bool(row["true_label"])
+            predictions.append((is_right, row["confidence"]))
+    return predictions
 
 
-def confidences(of: Iterable[tuple[bool, float]]) -> str:
-    """The confidences of `recorded` in words."""
-    told = (
-        f"{sure:g} for {n:,} {'right' if right else 'wrong'}"
-        for (right, sure), n in sorted(Counter(of).items())
-    )
-    return f"Recorded confidence of GraphRAG's answers: {', '.join(told)}"
+def confidences(predictions: Iterable[tuple[bool, float]]) -> str:
+    """Write the confidences of `recorded` in words."""
+    words = []
+    for (is_right, confidence), n in sorted(Counter(predictions).items()):
+        words.append(f"{confidence:g} for {n:,} {'right' if is_right else 'wrong'}")
+    return f"Recorded confidence of GraphRAG's answers: {', '.join(words)}"
 
 
 def draw_places(outcomes: Outcomes, cut: int, width: int = 100, last: int = 3000) -> Figure:
-    """Share of right answers by the measure `place`, a line a model, with 95 % intervals over drugs.
+    """Draw the share of right answers by the measure `place`, with 95 % intervals over drugs.
 
-    A dashed line stands at `cut`; a bin is `width` characters wide; rows beyond `last` are in the last bin.
+    Args:
+        outcomes: Rows with the measure; rows without it are left out.
+        cut: Where a dashed line is drawn, in characters.
+        width: Width of a bin, in characters.
+        last: Rows beyond this character are in the last bin.
+
+    Returns:
+        The figure, with a line per model.
     """
-    rows = outcomes.frame[[audit.PLACE in of for of in outcomes.frame.measures]]
-    places = np.array([of[audit.PLACE][0] for of in rows.measures])
-    rows = rows.assign(
-        bin=(places.clip(0, last - 1) // width).astype(int), found=rows.predicted == "YES"
-    )
+    rows = outcomes.frame
+    rows = rows.assign(place=_places(rows)).dropna(subset="place")
+    bins = rows.place.clip(0, last - 1) // width
+    rows = rows.assign(bin=bins.astype(int))
     fig, axes = plt.subplots()
     colours = (figures.arm_colour("format_b"), figures.arm_colour("closed_book"))
-    for colour, (model, of) in zip(colours, rows.groupby("model"), strict=True):
-        shares = [
-            ratio(part.found, np.ones(len(part)), clusters=part.cluster)
-            for _, part in of.groupby("bin")
-        ]
-        centres = (np.unique(of.bin) + 0.5) * width
-        axes.plot(centres, [s.value for s in shares], "o-", markersize=4, color=colour, label=model)
-        axes.fill_between(
-            centres, [s.low for s in shares], [s.high for s in shares], color=colour, alpha=0.2
-        )
+    for colour, (model, of_model) in zip(colours, rows.groupby("model"), strict=True):
+        scores = [_found_score(in_bin) for _, in_bin in of_model.groupby("bin")]
+        centres = (np.unique(of_model.bin) + 0.5) * width
+        shares = [score.value for score in scores]
+        lows = [score.low for score in scores]
+        highs = [score.high for score in scores]
+        axes.plot(centres, shares, "o-", markersize=4, color=colour, label=model)
+        axes.fill_between(centres, lows, highs, color=colour, alpha=0.2)
     axes.axvline(cut, color=figures.INK, linestyle="--", linewidth=1.2)
-    axes.set(
-        xlabel=f"character of the prompt at which the effect ends (last bin: {last - width:,} and beyond)"
-    )
+    beyond = f"last bin: {last - width:,} and beyond"
+    axes.set(xlabel=f"character of the prompt at which the effect ends ({beyond})")
     axes.set(ylabel="share found", ylim=(-0.02, 1.02), xlim=(0, last))
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     axes.legend()
@@ -198,12 +273,20 @@ def draw_places(outcomes: Outcomes, cut: int, width: int = 100, last: int = 3000
 
 
 def by_name(outcomes: Outcomes, label: str) -> Outcomes:
-    """False pairs by arm and model, with the stratum `name`: whether the question holds the label inside a word."""
+    """Split false pairs by arm and model, and by whether the question has the label inside a word.
+
+    Args:
+        outcomes: Rows of yes/no questions.
+        label: The label, for example ``yes``.
+
+    Returns:
+        The rows with the stratum ``name``, those with the label first.
+    """
     rows = outcomes.where(gold="NO").frame
-    holds = rows.question.str.contains(label, case=False)
-    strata = holds.map(lambda hit: {"name": f'"{label}" in the name' if hit else "other names"})
+    has_label = rows.question.str.contains(label, case=False)
+    names = has_label.map({True: f'"{label}" in the name', False: "other names"})
+    strata = names.map(lambda name: {"name": name})
+    arms = rows.arm.map(outcomes.label) + ", " + rows.model
     # the panel of the few rows comes first
-    rows = rows.assign(strata=strata, arm=rows.arm.map(outcomes.label) + ", " + rows.model).loc[
-        (~holds).sort_values().index
-    ]
-    return Outcomes(rows, draws=outcomes.draws)
+    order = (~has_label).sort_values().index
+    return Outcomes(rows.assign(strata=strata, arm=arms).loc[order], draws=outcomes.draws)
