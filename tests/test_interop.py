@@ -81,8 +81,8 @@ def test_trec_files_of_graded_passages_give_the_books_scores(tmp_path, cases):
             trec.write(rows, tmp_path)
         return
     found = trec.write(rows, tmp_path)
-    assert {measure for _, measure, *_ in found} == set(rankings.MEASURES)
-    assert all(book == pytest.approx(files, abs=1e-12) for *_, book, files in found), found
+    assert {score.measure for score in found} == set(rankings.MEASURES)
+    assert all(score.book == pytest.approx(score.files, abs=1e-12) for score in found), found
 
 
 passages = [Passage(f"p{i}", f"Document {i // 3}", "") for i in range(18)]
@@ -115,8 +115,8 @@ def test_trec_files_of_passages_and_their_documents_give_the_books_scores(tmp_pa
         ]
     )
     scores = trec.write(rows, tmp_path)
-    assert ("document_recall" in {measure for _, measure, *_ in scores}) == bool(gold.sources)
-    assert all(book == pytest.approx(files, abs=1e-12) for *_, book, files in scores), scores
+    assert ("document_recall" in {score.measure for score in scores}) == bool(gold.sources)
+    assert all(score.book == pytest.approx(score.files, abs=1e-12) for score in scores), scores
     lines = [
         line.split(" ") for path in tmp_path.glob("*.run") for line in path.read_text().splitlines()
     ]
@@ -128,8 +128,8 @@ def test_rows_that_list_too_little_are_told(tmp_path, monkeypatch):
     (row,) = rankings.answers(asked, [names[:12]], {"q1": {"note 11": 1, "note 20": 1}})
     whole = frame([make_row(row, asked[0])], "arm")
     old = whole.assign(items=pd.Series([row.items[:10]]))
-    (ap,) = (scores for scores in trec.write(old, tmp_path) if scores[1] == "AP")
-    assert ap[2] != ap[3]
+    (ap,) = (score for score in trec.write(old, tmp_path) if score.measure == "AP")
+    assert ap.differs()
     monkeypatch.setattr(answers, "newest", lambda *_: tmp_path)
     monkeypatch.setattr(answers, "read", lambda _: old)
     monkeypatch.setattr(trec, "BUILD", tmp_path)

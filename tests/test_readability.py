@@ -14,6 +14,7 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 READABLE_PACKAGES: tuple[str, ...] = (
     "resources",
+    "evaluation",
     "helpers/document_formats.py",
     "helpers/documents.py",
     "helpers/folders.py",

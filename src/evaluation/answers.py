@@ -322,7 +322,7 @@ def authors(notebook: str, name: str) -> Path:
 
 
 def newest(notebook: str, profile: str) -> Path:
-    """The folder of a notebook's rows: of this machine's run, which has all texts, or the reference."""
+    """The folder of a notebook's rows: this machine's, which have all texts, or the reference's."""
     name = run_name(profile)
     for folder in (BUILT / name / notebook, RELEASED / released(notebook, name)):
         if any(folder.glob("*.parquet")):

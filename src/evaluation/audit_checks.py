@@ -73,7 +73,7 @@ def labels_in_names(out: Outcomes) -> Iterator[CheckedPart]:
 
 
 def cut_off(out: Outcomes) -> Iterator[CheckedPart]:
-    """Find places after which less than half as many answers are right as before, in 50 rows each."""
+    """Find places after which less than half as many of 50 answers are right as before."""
     for where, group in _groups(out):
         rows = group[_has_measures(group, PLACE, "accuracy")]
         if len(rows) < 2 * ROWS_BESIDE_CUT:
@@ -324,10 +324,12 @@ def _has_measures(rows: pd.DataFrame, *names: str) -> NDArray[np.bool_]:
 def _main_measure(rows: pd.DataFrame) -> tuple[str, pd.DataFrame]:
     """The first of the measures that most rows have, and the rows that have it."""
     masks = {}
+    counts = {}
     for name in MEASURES:
         denominators = [values.get(name, (0, 0))[1] for values in rows.measures]
         masks[name] = np.array(denominators, dtype=bool)
-    measure = max(MEASURES, key=lambda name: int(masks[name].sum()))
+        counts[name] = int(masks[name].sum())
+    measure = max(MEASURES, key=lambda name: counts[name])
     return measure, rows[masks[measure]]
 
 

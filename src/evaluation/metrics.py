@@ -1,8 +1,8 @@
 """Scores with their n and 95 % interval.
 
 A proportion has a Wilson interval; all else, and what is clustered, a percentile bootstrap
-interval. Each contains its value. Where every draw gives the same 0 or 1, it is Wilson's over the units:
-100 % on 976 drugs is not certainty.
+interval. Each contains its value. Where every draw gives the same 0 or 1, it is Wilson's over the
+units: 100 % on 976 drugs is not certainty.
 """
 
 from __future__ import annotations

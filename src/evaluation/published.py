@@ -19,14 +19,14 @@ from resources.settings import PUBLISHED, PublicError
 Unit = Literal["fraction", "percentage_points", "seconds", "per_second", "count"]
 Kind = Literal["rescored", "rerun"]
 Basis = Literal["printed", "rescored", "rerun"]
-"""What tests a claim: the printed numbers, the authors' released answers, or answers of this run."""
+"""What tests a claim: printed numbers, the authors' released answers, or answers of this run."""
 BASIS_LABELS: Final[dict[Basis, str]] = {
     "printed": "printed numbers",
     "rescored": "released files",
     "rerun": "rerun",
 }
 RERUN_TOLERANCE: dict[Unit, float] = {"fraction": 0.02, "percentage_points": 2.0, "count": 0.5}
-"""How far a rerun may lie from the printed number. Speed depends on the machine, so none is given."""
+"""How far a rerun may lie from the printed number; speed is not compared."""
 _NUMERAL = re.compile(r"\d[\d,]*(?:\.(\d+))?")
 EntryT = TypeVar("EntryT", bound="Entry")
 WORTHWHILE: Final = 0.02
@@ -70,7 +70,7 @@ class Tolerance(Strict):
 
 
 class Number(Entry):
-    """One printed number and its place in the paper; a fraction within 0 and 1, however it is printed."""
+    """One printed number and its place in the paper; a fraction lies within 0 and 1."""
 
     table: str
     row: str
@@ -153,7 +153,8 @@ class Rule(Strict):
     """What must hold for a claim, on the rows of the table of answers. One verb, and what it needs.
 
     `better` and `on_par` compare each of their arms with each of `than` by paired tests, p adjusted
-    by Holm over the rule's own comparisons; `above`, `below` and `exactly` hold one arm against `bound`.
+    by Holm over the rule's own comparisons; `above`, `below` and `exactly` hold one arm against
+    `bound`.
     """
 
     better: Arms = ()

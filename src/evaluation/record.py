@@ -1,4 +1,4 @@
-"""What a run leaves behind: values, reasons, claims and provenance, in one JSON file for each notebook and profile."""
+"""What a run leaves behind: values, reasons, claims and provenance, in one JSON file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from evaluation import answers, records
 from evaluation.answers import Answer, Unit, make_row
 from evaluation.metrics import Score
 from evaluation.provenance import Json, machine, public_parameters
-from evaluation.published import Basis, Kind, RecordError, published
+from evaluation.published import Basis, Kind, Number, RecordError, published
 from evaluation.records import Verdict
 from helpers import neighbours
 from resources.download import digest
@@ -34,40 +34,57 @@ if TYPE_CHECKING:
     from resources.datasets import Located
 
 
-Arm = Callable[[Sequence[Any]], Sequence[Answer]]  # takes units, gives an answer to each
+Arm = Callable[[Sequence[Any]], Sequence[Answer]]
+"""Takes units and returns an answer to each."""
+_VALUE_RANGES: Mapping[str, tuple[float, float]] = {
+    "fraction": (0.0, 1.0),
+    "percentage_points": (-100.0, 100.0),
+}
+"""Smallest and largest value by unit; other units are not negative."""
+FREE_LICENCE = "CC0-1.0"
+"""Licence of answers to data that nobody owns."""
 
 
 class Run:
-    """What one notebook reports while it runs; `start` makes one. Reporting an id again replaces what was there.
+    """What one notebook reports while it runs; `start` makes one.
 
-    An id that the paper's YAML does not declare, and a value that does not fit, is a RecordError.
+    Reporting an id again replaces what was there. An id that the paper's YAML does not declare,
+    and a value that does not fit, is a RecordError.
     """
 
     def __init__(
         self, notebook: str, paper: str, profile: Profile, parameters: dict[str, Json]
     ) -> None:
-        """Begin a run; `start` is the way in."""
+        """Begin a run; notebooks call `start`.
+
+        Args:
+            notebook: Name of the notebook, without a folder.
+            paper: Name of the paper.
+            profile: Name of the profile.
+            parameters: Parameters that enter the record, by name.
+
+        Raises:
+            RecordError: If a name is wrong, or JSON cannot hold a parameter.
+        """
         if not re.match(records.NAME, notebook):
             raise RecordError(
-                f"A notebook is named by letters, digits, - and _, without a folder; found {notebook!r}."
+                "A notebook is named by letters, digits, - and _, without a folder; "
+                f"found {notebook!r}."
             )
         if profile not in get_args(Profile):
             raise RecordError(
                 f"There is no profile {profile!r}; use one of {', '.join(get_args(Profile))}."
             )
-        for name, value in parameters.items():
-            try:
-                json.dumps(value, allow_nan=False)
-            except (TypeError, ValueError) as error:
-                advice = "Use text, finite numbers, lists."
-                raise RecordError(
-                    f"The parameter {name} cannot be kept in a record: {error}. {advice}"
-                ) from error
-        self.notebook, self.paper, self.profile = notebook, paper, profile
+        _check_parameters(parameters)
+        self.notebook = notebook
+        self.paper = paper
+        self.profile = profile
         self.printed = published(paper)
-        self.sample = self.synthetic = False
+        self.sample = False
+        self.synthetic = False
         self._parameters = parameters
-        self._created, self._began = datetime.now(UTC), time.monotonic()
+        self._created = datetime.now(UTC)
+        self._began = time.monotonic()
         self._values: dict[tuple[str, str], records.Value] = {}
         self._reasons: dict[tuple[str, str], records.Reason] = {}
         self._claims: dict[tuple[str, str], records.Finding] = {}
@@ -80,7 +97,9 @@ class Run:
         )
         self._requests: dict[str, str] = {}
         self._licences: set[str] = set()
-        self._withheld = self._own = self._opened = False
+        self._withheld = False
+        self._own = False
+        self._opened = False
 
     def opening(self, text: str) -> None:
         """Show the chapter's answer, in Markdown, below the notebook's first cell."""
@@ -95,64 +114,77 @@ class Run:
 
         for file in files:
             self._data[file.name] = records.DataUsed.model_validate(file, from_attributes=True)
-            self.sample = self.sample or file.sample
+            if file.sample:
+                self.sample = True
+                continue
             entry = registry().get(file.name)
-            self._own = self._own or (entry is None and not file.sample)
-            if entry and not file.sample:
-                self._licences.add(entry.licence)
-                self._withheld = self._withheld or not entry.redistributable
+            if entry is None:
+                self._own = True
+                continue
+            self._licences.add(entry.licence)
+            self._withheld = self._withheld or not entry.redistributable
 
     def generated_data(self, name: str, sha256: str, source: str) -> None:
-        """Note data that the run made itself, from a seed: nobody's, free to pass on."""
+        """Note data that the run generated from a seed: nobody's, free to pass on."""
         self._data[name] = records.DataUsed(name=name, sha256=sha256, source=source, sample=False)
         self.synthetic = True
 
     def model(
         self, name: str, sha256: str | None, engine: str, version: str | None, role: str
     ) -> None:
-        """Note a model, its engine and what it did (chat, encoder). What a server does not tell is None."""
-        told = {"name": name, "sha256": sha256, "engine": engine, "version": version, "role": role}
-        self._models[name, role] = records.ModelUsed.model_validate(told)
+        """Note a model, its engine and its role.
+
+        Args:
+            name: Name of the model.
+            sha256: Digest of its weights; None if the server does not name it.
+            engine: The engine that served it.
+            version: Version of the engine; None if the server does not name it.
+            role: What the model did, for example ``answers the questions``.
+        """
+        self._models[name, role] = records.ModelUsed(
+            name=name, sha256=sha256, engine=engine, version=version, role=role
+        )
 
     def model_used(self, used: LLM | Encoder | Graph, role: str) -> None:
-        """Note what answered, encoded or held the graph, and what it did; of an LLM also what was asked of it, once.
+        """Note what answered, encoded or held the graph; of an LLM also its requests, once.
 
         Call it when the work is done: stored requests may be asked again now.
         """
-        llm: Any = used
-        of: Any = getattr(used, "endpoint", used)
-        if not hasattr(used, "endpoint"):
-            self.model(of.name, of.digest, "encoder", of.engine, role)
-        elif hasattr(of, "model_sha256"):
-            if llm not in self._counted:
-                self._counted.append(llm)
-                llm.recheck_stored()
-                self.count_requests(llm.usage, f"requests to {of.model}")
-            engine, version = llm.engine_and_version
-            self.model(of.model, of.model_sha256, engine, version, role)
+        client: Any = used
+        if not hasattr(client, "endpoint"):
+            self.model(client.name, client.digest, "encoder", client.engine, role)
+        elif hasattr(client.endpoint, "model_sha256"):
+            self._llm_used(client, role)
         else:
-            self.model(of.engine, "", "graph", of.version, role)
+            self.model(client.endpoint.engine, "", "graph", client.endpoint.version, role)
+
+    def _llm_used(self, llm: LLM, role: str) -> None:
+        endpoint = llm.endpoint
+        if llm not in self._counted:
+            self._counted.append(llm)
+            llm.recheck_stored()
+            self.count_requests(llm.usage, f"requests to {endpoint.model}")
+        engine, version = llm.engine_and_version
+        self.model(endpoint.model, endpoint.model_sha256, engine, version, role)
 
     def timing(self, name: str, seconds: float, **counts: float) -> None:
-        """Note what a step took, and how many of what it did."""
+        """Note how long a step took, and how many of what it did."""
         self._timings.append(
             records.validate_part(records.Timing, name, name=name, seconds=seconds, counts=counts)
         )
 
     def count_requests(self, usage: Usage, name: str = "language model") -> None:
-        """Note what was asked of a language model: tokens, requests and seconds, those of kept answers included."""
-        checked = sum(usage.checked.values())
-        counts = (
-            usage.prompt_tokens,
-            usage.generated_tokens,
-            usage.requests,
-            usage.cached,
-            checked,
-            usage.same,
-        )
-        self._tokens = {
-            key: before + n for (key, before), n in zip(self._tokens.items(), counts, strict=True)
+        """Note tokens, requests and seconds of a language model, stored replies included."""
+        counts = {
+            "prompt": usage.prompt_tokens,
+            "generated": usage.generated_tokens,
+            "requests": usage.requests,
+            "cached": usage.cached,
+            "checked": sum(usage.checked.values()),
+            "same": usage.same,
         }
+        for name_of_count, count in counts.items():
+            self._tokens[name_of_count] += count
         self._requests |= usage.keys
         self.timing(name, usage.seconds, requests=usage.requests, kept_seconds=usage.kept_seconds)
 
@@ -164,147 +196,259 @@ class Run:
         model: str = "",
         split: str = "test",
     ) -> list[Answer]:
-        """Rows of the table of answers: what each arm says of each unit; `model` answers for arms that ask one."""
+        """Ask each arm about each unit.
+
+        Args:
+            arms: What answers, by name.
+            units: Questions that all arms are asked.
+            model: Name of the model that answers for arms that send requests.
+            split: The split that the units belong to.
+
+        Returns:
+            Rows of the table of answers.
+
+        Raises:
+            RecordError: If an arm does not return one answer per unit.
+        """
         rows = []
         for arm, ask in arms.items():
             replies = ask(units)
             if len(replies) != len(units):
                 raise RecordError(
-                    f"{arm} gave {len(replies)} answers to {len(units)} units; one for each is needed."
+                    f"{arm} gave {len(replies)} answers to {len(units)} units; "
+                    "one for each is needed."
                 )
-            rows += [
-                make_row(
-                    a,
-                    unit,
-                    arm=arm,
-                    run=self.profile,
-                    model=model if a.requests else a.model,
-                    split=split,
+            for reply, unit in zip(replies, units, strict=True):
+                row_model = model if reply.requests else reply.model
+                rows.append(
+                    make_row(reply, unit, arm=arm, run=self.profile, model=row_model, split=split)
                 )
-                for a, unit in zip(replies, units, strict=True)
-            ]
         return rows
 
     def report(
         self, outcomes: Outcomes, place: str, measures: Sequence[str], *, model: str
     ) -> None:
-        """Report scores, released and the run's by `model`, for numbers `place.arm.measure`, or `place.arm` (first)."""
+        """Report the scores of a table: those of released answers and of the run.
+
+        Args:
+            outcomes: The answers of all sources.
+            place: Beginning of the ids of the table's numbers, ``place.arm.measure``, or
+                ``place.arm`` for the first measure.
+            measures: The measures to report.
+            model: Name of the model of this run; if empty, its scores are not reported.
+        """
         for number in self.printed.numbers:
-            arm, _, measure = (whole := number.id.removeprefix(f"{place}.")).rpartition(".")
-            if whole in outcomes.arms:
-                arm, measure = whole, measures[0]
-            if not number.id.startswith(f"{place}.") or measure not in measures:
+            if not number.id.startswith(f"{place}."):
+                continue
+            arm, measure = _arm_and_measure(number.id, place, outcomes, measures)
+            if measure not in measures:
                 continue
             released = outcomes.where(source="released", model=number.model or "", arm=arm)
             if len(released.frame):
-                self.rescored(
-                    number.id, released.score(measure), source=(number.rescore_from or ("",))[0]
-                )
+                source = number.rescore_from[0] if number.rescore_from else ""
+                self.rescored(number.id, released.score(measure), source=source)
             if model:
-                mine = outcomes.where(source="rerun", arm=arm)
-                self.rerun_of(number.id, mine, measure, model=model if number.model else "")
+                own_rows = outcomes.where(source="rerun", arm=arm)
+                number_model = model if number.model else ""
+                self.rerun_of(number.id, own_rows, measure, model=number_model)
 
     def live(self, measure: Callable[[], Sequence[Answer]]) -> pd.DataFrame | list[Answer]:
-        """Rows of repetition 1 that only a live server can make: now, or with ANSWERS=stored-only the stored ones."""
+        """Rows of repetition 1, which only a live server can make.
+
+        With ANSWERS=stored-only they are the stored ones.
+        """
         if settings().answers != "stored-only":
             return list(measure())
         stored = answers.read(answers.newest(self.notebook, self.profile))
-        mine = stored["model"].isin(
-            ["", profile_model(self.profile)]
-        )  # and not the times of the reference's model
-        return stored[mine & (stored["repeat"] == 1)]
+        # The times of the reference's model are not those of this one.
+        own_models = ["", profile_model(self.profile)]
+        return stored[stored["model"].isin(own_models) & (stored["repeat"] == 1)]
 
     def rescored(
         self,
-        id: str,
+        number_id: str,
         score: Score | float,
         *,
         n: int | None = None,
         note: str = "",
         source: str = "",
     ) -> None:
-        """Report a printed number as recomputed from the registry's file `source`; a plain count was made on `n`."""
-        self._report(id, "rescored", score, n=n, note=note, source=source)
+        """Report a printed number as recomputed from released files.
 
-    def rerun(self, id: str, score: Score | float, *, model: str = "", note: str = "") -> None:
-        """Report a printed number as made here; `model` is required if the printed number was made by one."""
-        printed_model = self.printed.number(id).model
+        Args:
+            number_id: Id of the printed number.
+            score: The score, or a plain count.
+            n: What a plain count was made on.
+            note: A remark for readers.
+            source: Name of the file in the registry.
+        """
+        self._report(number_id, "rescored", score, n=n, note=note, source=source)
+
+    def rerun(
+        self, number_id: str, score: Score | float, *, model: str = "", note: str = ""
+    ) -> None:
+        """Report a printed number as rerun here.
+
+        Args:
+            number_id: Id of the printed number.
+            score: The score, or a plain count.
+            model: Name of the model; required if the printed number was made by one.
+            note: A remark for readers.
+
+        Raises:
+            RecordError: If the model is missing.
+        """
+        printed_model = self.printed.number(number_id).model
         if printed_model and not model:
             raise RecordError(
-                f"{id} was printed for {printed_model}: name the model of this rerun, model=..."
+                f"{number_id} was printed for {printed_model}: "
+                "name the model of this rerun, model=..."
             )
-        self._report(id, "rerun", score, model=model, note=note)
+        self._report(number_id, "rerun", score, model=model, note=note)
 
     def rerun_of(
-        self, id: str, rows: Outcomes, measure: str, *, model: str = "", note: str = ""
+        self, number_id: str, rows: Outcomes, measure: str, *, model: str = "", note: str = ""
     ) -> None:
-        """Report a measure of rerun rows; precision, if no answer is positive, is undefined and hence not run."""
+        """Report a measure of rerun rows.
+
+        Args:
+            number_id: Id of the printed number.
+            rows: The rows of this run.
+            measure: The measure. Precision is undefined, hence not run, if no answer is positive.
+            model: As in `rerun`.
+            note: As in `rerun`.
+        """
         if measure == "precision" and len(rows.frame) and not rows.arms_with(measure):
-            self.not_run(
-                id, f"None of {len(rows.frame)} answers is positive, so precision is undefined."
-            )
-        else:
-            self.rerun(id, rows.score(measure), model=model, note=note)
+            why = f"None of {len(rows.frame)} answers is positive, so precision is undefined."
+            self.not_run(number_id, why)
+            return
+        self.rerun(number_id, rows.score(measure), model=model, note=note)
 
     def not_run(
-        self, id: str, why: str, *, kind: Kind = "rerun", status: records.Status = "not run"
+        self,
+        number_id: str,
+        why: str,
+        *,
+        kind: Kind = "rerun",
+        status: records.Status = "not run",
     ) -> None:
-        """Say why a number has no value in this run, though it could have one."""
-        self.printed.number(id)
-        self._reasons[kind, id] = records.validate_part(
-            records.Reason, id, id=id, kind=kind, status=status, why=why
-        )
-        self._values.pop((kind, id), None)
+        """Say why a number has no value in this run.
 
-    def cannot_run(self, id: str, why: str, *, kind: Kind = "rerun") -> None:
+        Args:
+            number_id: Id of the printed number.
+            why: The reason, in words.
+            kind: Which of its values is missing.
+            status: Whether the number could have a value.
+        """
+        self.printed.number(number_id)
+        self._reasons[kind, number_id] = records.validate_part(
+            records.Reason, number_id, id=number_id, kind=kind, status=status, why=why
+        )
+        self._values.pop((kind, number_id), None)
+
+    def cannot_run(self, number_id: str, why: str, *, kind: Kind = "rerun") -> None:
         """Say why a number cannot have a value."""
-        self.not_run(id, why, kind=kind, status="cannot be run")
+        self.not_run(number_id, why, kind=kind, status="cannot be run")
 
     def claim(
         self,
-        id: str,
+        claim_id: str,
         verdict: Verdict,
         why: str,
         *,
         test: str = "",
         kind: Basis = "rerun",
         **more: Any,  # noqa: ANN401
-    ) -> None:  # p, reason and needed
-        """Decide a claim on this run's data, by the stated test unless another one is named; see `records.Finding`."""
-        test = test or self.printed.claim(id).decided_by
-        told = {"verdict": verdict, "why": why, "test": test, **more}
-        self._claims[id, kind] = records.validate_part(
-            records.Finding, id, id=id, kind=kind, **told
+    ) -> None:
+        """Decide a claim on this run's data.
+
+        Args:
+            claim_id: Id of the claim.
+            verdict: Whether it holds, or why it was not tested.
+            why: The numbers that led to it, in words.
+            test: The test, in place of the declared one.
+            kind: What it was decided by.
+            **more: Further fields of `records.Finding`: p, reason and needed.
+        """
+        test = test or self.printed.claim(claim_id).decided_by
+        self._claims[claim_id, kind] = records.validate_part(
+            records.Finding,
+            claim_id,
+            id=claim_id,
+            kind=kind,
+            verdict=verdict,
+            why=why,
+            test=test,
+            **more,
         )
 
     @property
     def claims(self) -> list[records.Finding]:
-        """The verdicts so far, those on released answers before those on reruns of the same claim."""
-        place = {id: i for i, (id, _) in enumerate(self._claims)}
-        return sorted(
-            self._claims.values(), key=lambda found: (place[found.id], found.kind == "rerun")
-        )
+        """The verdicts so far, those of reruns after other ones of the same claim."""
+        position = {claim_id: i for i, (claim_id, _) in enumerate(self._claims)}
+
+        def order(finding: records.Finding) -> tuple[int, bool]:
+            return position[finding.id], finding.kind == "rerun"
+
+        return sorted(self._claims.values(), key=order)
 
     def save(self, path: Path | None = None, *, outcomes: Outcomes | None = None) -> Path:
-        """Write the record, whole or not at all, and beside it the run's own answers and requests; return its path."""
+        """Write the record, whole or not at all, and the run's answers and requests.
+
+        Args:
+            path: File of the record; by default in `records.RECORDS`.
+            outcomes: The answers. Those about data of one's own are not written.
+
+        Returns:
+            The file of the record.
+        """
         name = run_name(self.profile)
         path = path or records.RECORDS / name / f"{self.notebook}.json"
-        beside: list[Path] = []
-        if outcomes is not None and not self._own:
-            licence = "; ".join(sorted(self._licences)) or "CC0-1.0"
-            folder = answers.BUILT / name / self.notebook
-            answers.write(folder, outcomes.frame[outcomes.frame.source == "rerun"], licence=licence)
-            released = outcomes.frame[outcomes.frame.source == "released"]
-            answers.write(answers.authors(self.notebook, name), released, licence=licence)
-            beside += sorted(folder.glob("*.parquet"))
-        if self._requests and not self._own:
-            beside.append(records.requests_file(path))
-            records.write_whole(
-                beside[-1], json.dumps({"withheld": self._withheld, "requests": self._requests})
-            )
+        saved: list[Path] = []
         if not self._own:
-            beside += self._note_searches(name)
-        record = records.Record(
+            if outcomes is not None:
+                saved += self._save_answers(name, outcomes)
+            if self._requests:
+                saved.append(self._save_requests(path))
+            saved += self._note_searches(name)
+        records.write(path, self._record(outcomes, saved))
+        return path
+
+    def _save_answers(self, name: str, outcomes: Outcomes) -> list[Path]:
+        """Write the answers of the run, and apart from them the released ones.
+
+        Returns:
+            The files of the run's answers.
+        """
+        licence = "; ".join(sorted(self._licences)) or FREE_LICENCE
+        folder = answers.BUILT / name / self.notebook
+        sources = outcomes.frame.source
+        answers.write(folder, outcomes.frame[sources == "rerun"], licence=licence)
+        released = outcomes.frame[sources == "released"]
+        answers.write(answers.authors(self.notebook, name), released, licence=licence)
+        return sorted(folder.glob("*.parquet"))
+
+    def _save_requests(self, record: Path) -> Path:
+        """Write the keys of the run's requests."""
+        path = records.requests_file(record)
+        content = {"withheld": self._withheld, "requests": self._requests}
+        records.write_whole(path, json.dumps(content))
+        return path
+
+    def _record(self, outcomes: Outcomes | None, saved: Sequence[Path]) -> records.Record:
+        labels = {}
+        if outcomes:
+            labels = {arm: outcomes.labels[arm] for arm in outcomes.arms if arm in outcomes.labels}
+        provenance = records.Provenance(
+            **machine(),
+            data=list(self._data.values()),
+            models=list(self._models.values()),
+            parameters=self._parameters,
+            tokens=self._tokens,
+            timings=self._timings,
+            answers=settings().answers,
+        )
+        return records.Record(
             schema=records.SCHEMA,
             notebook=self.notebook,
             paper=self.paper,
@@ -316,26 +460,10 @@ class Run:
             values=list(self._values.values()),
             reasons=list(self._reasons.values()),
             claims=self.claims,
-            provenance=records.Provenance(
-                **machine(),
-                data=list(self._data.values()),
-                models=list(self._models.values()),
-                parameters=self._parameters,
-                tokens=self._tokens,
-                timings=self._timings,
-                answers=settings().answers,
-            ),
-            arms={arm: outcomes.labels[arm] for arm in outcomes.arms if arm in outcomes.labels}
-            if outcomes
-            else {},
-            files={
-                p.relative_to(BUILD).as_posix(): digest(p)
-                for p in beside
-                if p.is_relative_to(BUILD)
-            },
+            provenance=provenance,
+            arms=labels,
+            files=_digests(saved),
         )
-        records.write(path, record)
-        return path
 
     def _note_searches(self, run: str) -> list[Path]:
         """Note how many searches were stored, and write the results that were used.
@@ -359,29 +487,73 @@ class Run:
         return [file]
 
     def _report(
-        self, id: str, kind: Kind, score: Score | float, *, n: int | None = None, **texts: str
+        self,
+        number_id: str,
+        kind: Kind,
+        score: Score | float,
+        *,
+        n: int | None = None,
+        **texts: str,
     ) -> None:
-        number = self.printed.number(id)
-        if not isinstance(score, Score | Real):
+        number = self.printed.number(number_id)
+        if isinstance(score, Score):
+            numbers: dict[str, Any] = asdict(score)
+        elif isinstance(score, Real):
+            numbers = {"value": float(score), "n": n, "low": None, "high": None}
+        else:
             raise RecordError(
-                f"{id}: a Score or a number is needed, found {score!r}. No value: say so with not_run()."
+                f"{number_id}: a Score or a number is needed, found {score!r}. "
+                "No value: say so with not_run()."
             )
-        of = (
-            asdict(score)
-            if isinstance(score, Score)
-            else {"value": float(score), "n": n, "low": None, "high": None}
+        value = records.validate_part(
+            records.Value, number_id, id=number_id, kind=kind, **numbers, **texts
         )
-        value = records.validate_part(records.Value, id, id=id, kind=kind, **of, **texts)
-        low, high = {"fraction": (0.0, 1.0), "percentage_points": (-100.0, 100.0)}.get(
-            number.unit, (0.0, inf)
-        )
-        for found in (value.value, value.low, value.high):
-            if found is not None and not low <= found <= high:
-                raise RecordError(
-                    f"{id} is in the unit {number.unit}, from {low:g} to {high:g}; found {found:g}."
-                )
-        self._values[kind, id] = value
-        self._reasons.pop((kind, id), None)
+        _check_range(number, value)
+        self._values[kind, number_id] = value
+        self._reasons.pop((kind, number_id), None)
+
+
+def _check_parameters(parameters: Mapping[str, Json]) -> None:
+    """Refuse a parameter that JSON cannot hold."""
+    for name, value in parameters.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise RecordError(
+                f"The parameter {name} cannot be kept in a record: {error}. "
+                "Use text, finite numbers, lists."
+            ) from error
+
+
+def _arm_and_measure(
+    number_id: str, place: str, outcomes: Outcomes, measures: Sequence[str]
+) -> tuple[str, str]:
+    """The arm and the measure that an id of a table names; by default the first measure."""
+    rest = number_id.removeprefix(f"{place}.")
+    if rest in outcomes.arms:
+        return rest, measures[0]
+    arm, _, measure = rest.rpartition(".")
+    return arm, measure
+
+
+def _check_range(number: Number, value: records.Value) -> None:
+    """Refuse a value or a bound that the unit of a number does not have."""
+    low, high = _VALUE_RANGES.get(number.unit, (0.0, inf))
+    for bound in (value.value, value.low, value.high):
+        if bound is not None and not low <= bound <= high:
+            raise RecordError(
+                f"{number.id} is in the unit {number.unit}, from {low:g} to {high:g}; "
+                f"found {bound:g}."
+            )
+
+
+def _digests(files: Sequence[Path]) -> dict[str, str]:
+    """The SHA-256 of the files under _build, by path."""
+    digests = {}
+    for file in files:
+        if file.is_relative_to(BUILD):
+            digests[file.relative_to(BUILD).as_posix()] = digest(file)
+    return digests
 
 
 def start(
@@ -391,7 +563,15 @@ def start(
     profile: Profile | None = None,
     parameters: dict[str, Json] | None = None,
 ) -> Run:
-    """Begin the record of one notebook, by default with its own `profile` and its `public_parameters`."""
+    """Begin the record of one notebook, and give its figures the book's look.
+
+    Args:
+        notebook: Name of the notebook.
+        paper: Name of the paper that it reports on.
+        profile: Name of the profile; by default the notebook's variable ``profile``.
+        parameters: Parameters for the record; by default those that the notebook declares
+            without a comment that begins with ``private``.
+    """
     from evaluation import figures  # noqa: PLC0415  # a second of plotting libraries, for notebooks alone
 
     figures.use_style()

@@ -38,8 +38,12 @@ Untested = Literal[
     "not public",
 ]
 UNTESTED: Final[dict[Untested, str]] = {
-    "stand-in": "The claim concerns other models (name one in LLM_MODEL or the notebook's parameters).",
-    "forced tie": "All arms received the same fact for every question (incomplete knowledge would test it).",
+    "stand-in": (
+        "The claim concerns other models (name one in LLM_MODEL or the notebook's parameters)."
+    ),
+    "forced tie": (
+        "All arms received the same fact for every question (incomplete knowledge would test it)."
+    ),
     "too few": "With so few units, no test could be conclusive (increase the profile's sizes).",
     "no answers": "An arm in the claim has no answers here (the evidence says how to add it).",
     "judge at chance": "The judge cannot tell right from wrong answers (a larger model may).",
@@ -69,7 +73,7 @@ _NOT_TEXT |= {"notebook", "paper", "profile"}
 
 
 class Value(Entry):
-    """One number as rescored or rerun. Without an interval (a plain count) low and high are None."""
+    """One number as rescored or rerun. A plain count has no interval: low and high are None."""
 
     kind: Kind
     value: float
@@ -92,7 +96,7 @@ class Reason(Entry):
 
 
 class Finding(Entry):
-    """A claim's verdict by the printed numbers, the authors' released answers (rescored), or the run's own (rerun)."""
+    """A claim's verdict, by printed numbers, released answers (rescored) or this run's (rerun)."""
 
     kind: Basis = "rerun"
     verdict: Verdict
@@ -133,7 +137,7 @@ class ModelUsed(Strict):
 
 
 class Provenance(Strict):
-    """What a run was made with and on, as `machine` tells it. It names no user, host, absolute path or secret."""
+    """What a run was made with and on. It names no user, host, absolute path or secret."""
 
     commit: str | None
     dirty: bool | None
@@ -196,57 +200,86 @@ def requests_file(record: Path) -> Path:
 
 
 def seal(content: Mapping[str, Any]) -> str:
-    """SHA-256 of what is written as JSON, without its entry `seal`: one flipped bit can make another number."""
-    whole = {key: value for key, value in content.items() if key != "seal"}
-    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+    """SHA-256 of JSON content without its entry `seal`: one flipped bit can make another number."""
+    sealed = {key: value for key, value in content.items() if key != "seal"}
+    text = json.dumps(sealed, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+_UNREADABLE: Final = (OSError, ValueError, KeyError, TypeError, AttributeError)
+"""What reading a damaged file can raise."""
 
 
 def damaged(notebook: str, name: str) -> Path | None:
-    """The first file of a run on this machine that is missing or not as the run left it, by its seal if it has one."""
-    kept = RECORDS / name / f"{notebook}.json"
-    for path in (BUILD / "executed" / name / f"{notebook}.ipynb", kept):
-        try:
-            content = json.loads(path.read_bytes())
-            sealed = (
-                content
-                if path == kept
-                else {"seal": content["metadata"].get("seal"), "cells": content["cells"]}
-            )
-            if not content or (sealed.get("seal") and sealed["seal"] != seal(sealed)):
-                return path
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    """The first file of a run on this machine that is missing or not as the run left it."""
+    executed = BUILD / "executed" / name / f"{notebook}.ipynb"
+    record = RECORDS / name / f"{notebook}.json"
+    try:
+        content = json.loads(executed.read_bytes())
+        sealed = {"seal": content["metadata"].get("seal"), "cells": content["cells"]}
+        is_intact = _is_intact(sealed)
+    except _UNREADABLE:
+        is_intact = False
+    if not is_intact:
+        return executed
+    try:
+        content = json.loads(record.read_bytes())
+        digests = dict(content.get("files", {}))
+        is_intact = bool(content) and _is_intact(content)
+    except _UNREADABLE:
+        is_intact = False
+    return _changed_file(digests) if is_intact else record
+
+
+def _changed_file(digests: Mapping[str, str]) -> Path | None:
+    """The first file under _build that is missing or has another SHA-256 than the one noted."""
+    for name, sha256 in digests.items():
+        path = BUILD / name
+        if not path.is_file() or digest(path) != sha256:
             return path
-    beside = {BUILD / name: sha256 for name, sha256 in content.get("files", {}).items()}
-    return next(
-        (path for path, sha256 in beside.items() if not path.is_file() or digest(path) != sha256),
-        None,
-    )
+    return None
+
+
+def _is_intact(content: Mapping[str, Any]) -> bool:
+    """Whether content is as it was sealed; what has no seal is taken for intact."""
+    return not content.get("seal") or content["seal"] == seal(content)
 
 
 def load(path: Path) -> Record:
-    """Read a record. One that cannot be understood is set aside as `<file>.corrupt`, with a RecordError."""
+    """Read a record.
+
+    Raises:
+        RecordError: If it is of another version, or cannot be understood; it is then set aside as
+            ``<file>.corrupt``.
+    """
     try:
         plain = json.loads(path.read_text("utf-8"))
         schema = plain.get("schema") if isinstance(plain, dict) else None
         if not isinstance(schema, int) or schema == SCHEMA:
-            if isinstance(plain, dict) and plain.get("seal", "") not in ("", seal(plain)):
+            if isinstance(plain, dict) and not _is_intact(plain):
                 raise ValueError("its content is not what was written")
             return Record.model_validate(plain)
     except ValueError as error:  # JSON, UTF-8 and pydantic raise kinds of it
         aside = path.with_name(f"{path.name}.corrupt")
         path.replace(aside)
-        problem, mend = (
-            " ".join(str(error).split())[:200],
-            "run its notebook again to have a new one",
-        )
-        why = f"The record {path} cannot be understood ({problem}). It was set aside as {aside.name}; {mend}."
-        raise RecordError(why) from error
-    why = f"The record {path} is of schema {schema}, and this version reads schema {SCHEMA}. Run its notebook again."
-    raise RecordError(why)
+        problem = " ".join(str(error).split())[:200]
+        raise RecordError(
+            f"The record {path} cannot be understood ({problem}). "
+            f"It was set aside as {aside.name}; run its notebook again to have a new one."
+        ) from error
+    raise RecordError(
+        f"The record {path} is of schema {schema}, and this version reads schema {SCHEMA}. "
+        "Run its notebook again."
+    )
 
 
 def records(name: str, folder: Path | None = None) -> list[Record]:
-    """The records of a `run_name` here, or in a folder, by notebook; one that cannot be read is left out and told."""
+    """Read the records of a run, by notebook; one that cannot be read is left out, with a warning.
+
+    Args:
+        name: Name of the run, as `run_name` gives it.
+        folder: Folder of all runs; by default this machine's.
+    """
     found = []
     for path in sorted(((folder or RECORDS) / name).glob("*.json")):
         try:
@@ -256,31 +289,55 @@ def records(name: str, folder: Path | None = None) -> list[Record]:
     return found
 
 
-def other_models(profile: Profile, kept: Path) -> dict[str, list[Record]]:
-    """The records on real data by other models than the settings', by model; this machine's before those `kept`."""
-    found: dict[tuple[str, str], Record] = {}
-    for folder in (kept, RECORDS):
-        for name in (profile, *sorted(path.name for path in folder.glob(f"{profile}@*"))):
-            for run in records(name, folder):
-                model = str(run.provenance.parameters.get("llm_model") or "")
-                if model not in ("", profile_model(profile)) and not run.sample:
-                    found[model, run.notebook] = run
-    return {
-        m: [run for (of, _), run in found.items() if of == m]
-        for m in sorted({of for of, _ in found})
-    }
+def other_models(profile: Profile, reference: Path) -> dict[str, list[Record]]:
+    """The records on real data by other models than the settings', by model.
+
+    Args:
+        profile: Name of the profile.
+        reference: Folder of the reference's records. This machine's take their place.
+    """
+    own = profile_model(profile)
+    latest: dict[tuple[str, str], Record] = {}
+    for record in (*_all_records(profile, reference), *_all_records(profile, RECORDS)):
+        model = str(record.provenance.parameters.get("llm_model") or "")
+        if model not in ("", own) and not record.sample:
+            latest[model, record.notebook] = record
+    by_model: dict[str, list[Record]] = {}
+    for (model, _), record in latest.items():
+        by_model.setdefault(model, []).append(record)
+    return {model: by_model[model] for model in sorted(by_model)}
 
 
-def validate_part(kind: type[PartT], what: str, /, **fields: Any) -> PartT:  # noqa: ANN401  # checked here
-    """A part of a record; a RecordError names `what`, the field that does not fit and what was found."""
+def _all_records(profile: Profile, folder: Path) -> list[Record]:
+    """The records of a profile and of its further models."""
+    further = sorted(path.name for path in folder.glob(f"{profile}@*"))
+    found = records(profile, folder)
+    for name in further:
+        found += records(name, folder)
+    return found
+
+
+def validate_part(kind: type[PartT], subject: str, /, **fields: Any) -> PartT:  # noqa: ANN401
+    """Make a part of a record.
+
+    Args:
+        kind: What to make.
+        subject: What it is about, for the error.
+        **fields: Its fields.
+
+    Raises:
+        RecordError: If a field does not fit; the message names it and what was found.
+    """
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
-        wrong = (
-            f"{'.'.join(map(str, e['loc']))}: {e['msg']}, found {e['input']!r}"
-            for e in error.errors()
-        )
-        raise RecordError(f"{what} cannot be reported. {'; '.join(wrong)}.") from None
+        problems = [_problem_text(details) for details in error.errors()]
+        raise RecordError(f"{subject} cannot be reported. {'; '.join(problems)}.") from None
+
+
+def _problem_text(details: Mapping[str, Any]) -> str:
+    place = ".".join(str(part) for part in details["loc"])
+    return f"{place}: {details['msg']}, found {details['input']!r}"
 
 
 def write(path: Path, record: Record) -> None:

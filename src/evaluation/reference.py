@@ -1,12 +1,16 @@
-"""Makes this machine's run the reference that a fresh clone shows: records, notebooks, answers, requests, adapters."""
+"""Make this machine's run the reference that a fresh clone shows.
+
+Records, notebooks, answers, requests and adapters go into the folders that git keeps.
+"""
 
 import json
 import os
 import re
 import shutil
 import sys
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -17,51 +21,76 @@ from resources import artifacts, engines, lora
 from resources.settings import BUILD, RESULTS, ROOT, run_command_line, run_name, settings
 
 REFERENCE = ROOT / "book" / "reference"
-REFERENCE_LIMIT = 500_000  # bytes that a file of a run kept in git may have
+REFERENCE_LIMIT = 500_000
+"""Bytes that a file of a run kept in git may have."""
 
 
 def keep_reference(profile: str) -> int:
-    """Keep this machine's runs of a profile in git, with what each saved as `<notebook>.<what>` beside its record."""
-    kept, name = 0, run_name(profile)
-    # what an interrupted run left half-written is no run
-    whole = (
-        path
-        for path in (BUILD / "executed" / name).glob("*.ipynb")
-        if not path.stem.endswith(".part")
-    )
-    for executed in sorted(whole):
-        if why := _why_not(executed.stem, profile):
+    """Keep this machine's runs of a profile in git, each with what it saved beside its record.
+
+    Returns:
+        0, the status of the command.
+
+    Raises:
+        StoreError: If there is no run to keep, or a file is too large.
+    """
+    name = run_name(profile)
+    n_kept = 0
+    for executed in sorted((BUILD / "executed" / name).glob("*.ipynb")):
+        if executed.stem.endswith(".part"):  # what an interrupted run left half-written
+            continue
+        why = _why_not(executed.stem, profile)
+        if why:
             sys.stderr.write(f"{executed.stem}: not kept, {why}\n")
             continue
-        notebook, records_ = _without_progress(executed), BUILD / "records" / name
-        # but not what is half-written, nor what could not be read and was set aside
-        beside = [
-            p
-            for p in sorted(records_.glob(f"{executed.stem}.*"))
-            if p.suffix not in (".part", ".corrupt")
-        ]
-        sizes = {path.name: path.stat().st_size for path in beside} | {executed.name: len(notebook)}
-        if large := [
-            f"{file} has {size:,} bytes" for file, size in sizes.items() if size > REFERENCE_LIMIT
-        ]:
-            mend = "Draw fewer points, or a picture in place of a vector figure; keep fewer values."
-            raise StoreError(
-                f"{'; '.join(large)}; at most {REFERENCE_LIMIT:,} are kept in git. {mend}"
-            )
-        (RESULTS / name).mkdir(parents=True, exist_ok=True)
-        REFERENCE.mkdir(parents=True, exist_ok=True)
-        for path in beside:
-            shutil.copyfile(path, RESULTS / name / path.name)
-        if name == profile:  # a further model adds columns, not chapters
-            (REFERENCE / executed.name).write_bytes(notebook)
-        _keep_answers(executed.stem, name)
-        kept += 1
+        _keep_run(executed, name, is_chapter=name == profile)
+        n_kept += 1
         sys.stderr.write(f"{executed.stem}: kept as the reference\n")
-    if not kept:
+    if not n_kept:
         raise StoreError(
             f"There is no run of profile {profile} to keep. Run `make reproduce PROFILE={profile}`."
         )
     return 0
+
+
+def _keep_run(executed: Path, name: str, *, is_chapter: bool) -> None:
+    """Keep one run.
+
+    Args:
+        executed: The executed notebook.
+        name: Name of the run.
+        is_chapter: Whether the notebook is kept; a further model adds columns, not chapters.
+    """
+    notebook = _without_progress(executed)
+    saved = _files_beside_record(executed.stem, name)
+    sizes = {path.name: path.stat().st_size for path in saved}
+    _check_sizes(sizes | {executed.name: len(notebook)})
+    results = RESULTS / name
+    results.mkdir(parents=True, exist_ok=True)
+    REFERENCE.mkdir(parents=True, exist_ok=True)
+    for path in saved:
+        shutil.copyfile(path, results / path.name)
+    if is_chapter:
+        (REFERENCE / executed.name).write_bytes(notebook)
+    _keep_answers(executed.stem, name)
+
+
+def _files_beside_record(notebook: str, name: str) -> list[Path]:
+    """The record and what was saved as `<notebook>.<what>` beside it, if it is complete."""
+    paths = sorted((BUILD / "records" / name).glob(f"{notebook}.*"))
+    return [path for path in paths if path.suffix not in (".part", ".corrupt")]
+
+
+def _check_sizes(sizes: Mapping[str, int]) -> None:
+    large = []
+    for file, size in sizes.items():
+        if size > REFERENCE_LIMIT:
+            large.append(f"{file} has {size:,} bytes")
+    if large:
+        raise StoreError(
+            f"{'; '.join(large)}; at most {REFERENCE_LIMIT:,} are kept in git. "
+            "Draw fewer points, or a picture in place of a vector figure; keep fewer values."
+        )
 
 
 def _why_not(notebook: str, profile: str) -> str:
@@ -69,66 +98,95 @@ def _why_not(notebook: str, profile: str) -> str:
     name = run_name(profile)
     if profile == "smoke":
         return "numbers of the smoke profile mean nothing, whatever their data"
-    if damaged := records.damaged(notebook, name):
-        return f"{damaged.name} is missing or damaged. Run `make notebook NB={notebook} PROFILE={profile}`"
-    if json.loads((BUILD / "records" / name / f"{notebook}.json").read_text(encoding="utf-8"))[
-        "sample"
-    ]:
+    damaged = records.damaged(notebook, name)
+    if damaged:
+        run_again = f"Run `make notebook NB={notebook} PROFILE={profile}`"
+        return f"{damaged.name} is missing or damaged. {run_again}"
+    record = BUILD / "records" / name / f"{notebook}.json"
+    if json.loads(record.read_text(encoding="utf-8"))["sample"]:
         return "it ran on SAMPLE data"
-    folder = requests.RELEASED / answers.released(notebook, name)
-    released = {row.key for path in folder.glob("*.parquet") for row in requests.read(path)}
-    new = len(_asked(notebook, name)["requests"].keys() - released) if released else 0
-    if not new or notebook in os.environ.get("CHANGED", "").split():
+    n_new = _count_new_requests(notebook, name)
+    if not n_new or notebook in os.environ.get("CHANGED", "").split():
         return ""
-    mend = f"If a prompt changed on purpose, say so: make reference CHANGED={notebook}"
-    return f"{new} of its requests are not the last reference's. {mend}"
+    hint = f"If a prompt changed on purpose, say so: make reference CHANGED={notebook}"
+    return f"{n_new} of its requests are not the last reference's. {hint}"
 
 
-def _asked(notebook: str, name: str) -> dict[str, Any]:
+def _count_new_requests(notebook: str, name: str) -> int:
+    """Count the requests that the last reference lacks; 0 if there is none."""
+    folder = requests.RELEASED / answers.released(notebook, name)
+    released: set[str] = set()
+    for path in folder.glob("*.parquet"):
+        released.update(row.key for row in requests.read(path))
+    if not released:
+        return 0
+    return len(_read_requests(notebook, name).steps.keys() - released)
+
+
+@dataclass(frozen=True)
+class _Requests:
+    """The requests that a run left.
+
+    Attributes:
+        steps: The step of each request, by its key.
+        withheld: Whether prompts and texts may not be passed on.
+    """
+
+    steps: Mapping[str, str]
+    withheld: bool
+
+
+def _read_requests(notebook: str, name: str) -> _Requests:
     path = records.requests_file(BUILD / "records" / name / f"{notebook}.json")
-    return (
-        dict(json.loads(path.read_text("utf-8")))
-        if path.is_file()
-        else {"withheld": False, "requests": {}}
-    )
+    if not path.is_file():
+        return _Requests({}, withheld=False)
+    content = json.loads(path.read_text("utf-8"))
+    return _Requests(content["requests"], content["withheld"])
 
 
 def _keep_answers(notebook: str, name: str) -> None:
-    """Release the answers and requests of a run: texts that may not be passed on stay out."""
-    asked, folder = _asked(notebook, name), answers.released(notebook, name)
+    """Release the answers and requests of a run; texts that may not be passed on are left out."""
+    used = _read_requests(notebook, name)
+    folder = answers.released(notebook, name)
     built = answers.BUILT / name / notebook
-    if files := sorted(built.glob("*.parquet")):
-        licence, withheld = (
-            pq.read_schema(files[0]).metadata[b"licence"].decode(),
-            asked["withheld"],
-        )
-        answers.write(
-            answers.RELEASED / folder, answers.read(built), licence=licence, withheld=withheld
-        )
+    files = sorted(built.glob("*.parquet"))
+    if files:
+        licence = pq.read_schema(files[0]).metadata[b"licence"].decode()
+        released = answers.RELEASED / folder
+        answers.write(released, answers.read(built), licence=licence, withheld=used.withheld)
     neighbours.release(name, notebook)
-    rows = requests.store(requests.working()).get(asked["requests"])
-    for log in lora.ADAPTERS.glob(f"[!.]*/{artifacts.LOG}"):
-        if any(
-            row.weights.endswith(json.loads(log.read_text("utf-8"))["sha256"])
-            for row in rows.values()
-        ):
-            shutil.copytree(log.parent, engines.RELEASED / log.parent.name, dirs_exist_ok=True)
+    rows = requests.store(requests.working()).get(used.steps)
+    _keep_adapters(rows.values())
     for path in (requests.RELEASED / folder).glob("*.parquet"):
         path.unlink()
-    steps: dict[str, list[requests.Row]] = {}
-    for key, step in asked["requests"].items():
+    for step, step_rows in _rows_by_step(used, rows).items():
+        path = requests.RELEASED / folder / f"{step}.parquet"
+        requests.write(path, step_rows, prompts=not used.withheld)
+
+
+def _keep_adapters(rows: Collection[requests.Row]) -> None:
+    """Release the adapters that gave some of the replies."""
+    for log in lora.ADAPTERS.glob(f"[!.]*/{artifacts.LOG}"):
+        sha256 = json.loads(log.read_text("utf-8"))["sha256"]
+        if any(row.weights.endswith(sha256) for row in rows):
+            released = engines.RELEASED / log.parent.name
+            shutil.copytree(log.parent, released, dirs_exist_ok=True)
+
+
+def _rows_by_step(
+    used: _Requests, rows: Mapping[str, requests.Row]
+) -> dict[str, list[requests.Row]]:
+    """The rows of each step, by a name for its file."""
+    by_step: dict[str, list[requests.Row]] = {}
+    for key, step in used.steps.items():
         if key in rows:
-            steps.setdefault(re.sub(r"[^a-z0-9]+", "_", step.lower()).strip("_"), []).append(
-                rows[key]
-            )
-    for step, of_step in steps.items():
-        requests.write(
-            requests.RELEASED / folder / f"{step}.parquet", of_step, prompts=not asked["withheld"]
-        )
+            file_name = re.sub(r"[^a-z0-9]+", "_", step.lower()).strip("_")
+            by_step.setdefault(file_name, []).append(rows[key])
+    return by_step
 
 
 def _without_progress(executed: Path) -> bytes:
-    """An executed notebook as JSON, without what its cells wrote to stderr, and without this machine's paths."""
+    """An executed notebook as JSON, without its output to stderr and this machine's paths."""
     notebook = json.loads(executed.read_text(encoding="utf-8"))
     notebook["metadata"].pop("seal", None)  # of the whole
     for path in ("input_path", "output_path"):
@@ -136,8 +194,14 @@ def _without_progress(executed: Path) -> bytes:
     for cell in notebook["cells"]:
         if "outputs" in cell:
             cell["outputs"] = [o for o in cell["outputs"] if o.get("name") != "stderr"]
-    return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
+    text = json.dumps(notebook, indent=1, ensure_ascii=False)
+    return f"{text}\n".encode()
+
+
+def main() -> int:
+    """Keep the runs of the settings' profile."""
+    return keep_reference(settings().profile)
 
 
 if __name__ == "__main__":
-    sys.exit(run_command_line(lambda: keep_reference(settings().profile)))
+    sys.exit(run_command_line(main))

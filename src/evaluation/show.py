@@ -1,4 +1,4 @@
-"""Shows stored answers as plain text: what was asked, what each arm saw and said, and what is true.
+"""Show stored answers as plain text: questions, evidence, replies of each arm, and the truth.
 
 python -m evaluation.show NOTEBOOK [--arm ARM] [--unit UNIT]
 """
@@ -6,79 +6,105 @@ python -m evaluation.show NOTEBOOK [--arm ARM] [--unit UNIT]
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
 from evaluation import answers, compare
-from helpers.requests import store, working
+from evaluation.answers import Item
+from helpers.requests import Row, store, working
 from resources.settings import run_command_line, run_name, settings
 
-MOST = 5  # units that are shown
+MAX_UNITS = 5
+MAX_ITEMS = 10
+"""Retrieved items of an answer that are shown."""
 
 
 def show(notebook: str, profile: str, arm: str = "", unit: str = "") -> str:
-    """The answers of arms whose name holds `arm` to the units whose id or question holds `unit`, as plain text."""
-    frames = [
-        answers.read(answers.newest(notebook, profile)),
-        *compare.others(notebook, profile).values(),
-    ]
-    authors = answers.authors(notebook, run_name(profile))
-    frame = pd.concat(
-        [*frames, *([answers.read(authors)] if any(authors.glob("*.parquet")) else [])]
-    )
+    """Show the answers of some arms to some units as plain text.
+
+    Args:
+        notebook: Name of the notebook.
+        profile: Name of the profile.
+        arm: Text that the names of the arms contain.
+        unit: Text that the ids or the questions of the units contain.
+    """
+    frame = _all_rows(notebook, profile)
     rows = frame[frame.arm.str.contains(arm, regex=False) & (frame.repeat == 0)]
-    text = rows.unit + " " + rows.question.fillna("")
-    rows = rows[text.str.contains(unit, case=False, regex=False)]
+    texts = rows.unit + " " + rows.question.fillna("")
+    rows = rows[texts.str.contains(unit, case=False, regex=False)]
     if rows.empty:
-        return f"No answer of {notebook} matches arm {arm!r} and unit {unit!r}. Arms: {', '.join(frame.arm.unique())}"
-    asked = store(working())
+        arms = ", ".join(frame.arm.unique())
+        return f"No answer of {notebook} matches arm {arm!r} and unit {unit!r}. Arms: {arms}"
+    stored = store(working())
     withheld = f"[text withheld by its licence; restore it: make notebook NB={notebook}]"
     lines: list[str] = []
-    for name, of_unit in list(rows.groupby("unit", sort=False))[:MOST]:
-        first = of_unit.iloc[0]
-        lines += [f"== {name}", f"asked: {first.question or withheld}", f"truth: {first.gold}"]
-        for row in of_unit.to_dict("records"):
-            stored = asked.get(row["requests"])
-            authors = row["source"] == "released"
-            lines.append(
-                f"-- {row['arm']} {row['model']} ({'released by the authors' if authors else row['source']})"
-            )
-            lines += [
-                f"   saw: {_last(stored[k].prompt) or withheld}"
-                for k in row["requests"][-1:]
-                if k in stored
-            ]
-            lines += [
-                f"   retrieved {item.rank}: {item.label or item.id}"
-                for item in row["items"]
-                if item.rank
-            ][:10]
-            read_as = row["predicted"] if row["parsed"] else "not parsed"
-            said = row["answer"] or ("[not released]" if authors else withheld)
-            lines.append(f"   said: {said}   read as: {read_as}")
-    if (more := rows.unit.nunique() - MOST) > 0:
-        lines.append(f"... and {more} more units; name one with UNIT=...")
+    units = list(rows.groupby("unit", sort=False))
+    for name, unit_rows in units[:MAX_UNITS]:
+        first = unit_rows.iloc[0]
+        lines += [
+            f"== {name}",
+            f"asked: {first.question or withheld}",
+            f"truth: {first.gold}",
+        ]
+        for row in unit_rows.to_dict("records"):
+            lines += _answer_lines(row, stored.get(row["requests"]), withheld)
+    n_more = len(units) - MAX_UNITS
+    if n_more > 0:
+        lines.append(f"... and {n_more} more units; name one with UNIT=...")
     return "\n".join(lines)
 
 
-def _last(prompt: str | None) -> str:
+def _all_rows(notebook: str, profile: str) -> pd.DataFrame:
+    """The rows of the newest run, of other models, and of the authors' release."""
+    frames = [answers.read(answers.newest(notebook, profile))]
+    frames += compare.others(notebook, profile).values()
+    released = answers.authors(notebook, run_name(profile))
+    if any(released.glob("*.parquet")):
+        frames.append(answers.read(released))
+    return pd.concat(frames)
+
+
+def _answer_lines(row: Mapping[Any, Any], stored: Mapping[str, Row], withheld: str) -> list[str]:
+    """One answer: its arm, the last prompt, what was retrieved, and the reply."""
+    is_released = row["source"] == "released"
+    source = "released by the authors" if is_released else row["source"]
+    lines = [f"-- {row['arm']} {row['model']} ({source})"]
+    for key in row["requests"][-1:]:
+        if key in stored:
+            lines.append(f"   saw: {_last_message(stored[key].prompt) or withheld}")
+    lines += _retrieved_lines(row["items"])
+    read_as = row["predicted"] if row["parsed"] else "not parsed"
+    missing = "[not released]" if is_released else withheld
+    lines.append(f"   said: {row['answer'] or missing}   read as: {read_as}")
+    return lines
+
+
+def _retrieved_lines(items: Sequence[Item]) -> list[str]:
+    ranked = [item for item in items if item.rank]
+    return [f"   retrieved {item.rank}: {item.label or item.id}" for item in ranked[:MAX_ITEMS]]
+
+
+def _last_message(prompt: str | None) -> str:
     messages = json.loads(prompt or '""')
     if isinstance(messages, str):
         return messages
-    return str(messages[-1]["content"] if isinstance(messages[-1], dict) else messages[0])
+    last = messages[-1]
+    return str(last["content"] if isinstance(last, dict) else messages[0])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m evaluation.show", description="Show stored answers."
     )
     parser.add_argument("notebook")
     parser.add_argument("--arm", default="")
     parser.add_argument("--unit", default="")
-    given = parser.parse_args(arguments)
-    sys.stdout.write(f"{show(given.notebook, settings().profile, given.arm, given.unit)}\n")
+    options = parser.parse_args(arguments)
+    text = show(options.notebook, settings().profile, options.arm, options.unit)
+    sys.stdout.write(f"{text}\n")
     return 0
 
 
