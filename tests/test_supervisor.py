@@ -234,12 +234,15 @@ def test_a_supervisor_that_cannot_go_on_takes_its_server_along(folder, hold):
 
 @pytest.fixture
 def run_of_make(project: Path, start_in: Start) -> subprocess.Popen[str]:
-    """A make that runs a make that runs what uses the server, as `make reproduce` does."""
+    """A make that runs a make that runs what uses the server, all of them with a guard."""
     (project / "use.py").write_text(USE)
-    inner = f"inner:\n\t@{sys.executable} use.py 120 0\n"
-    recipe = "all:\n\t@$(call with-services,status=0; for i in 1 2; do $(MAKE) -k -f own.mk inner; done)\n"
-    (project / "own.mk").write_text(f"include Makefile\n{recipe}{inner}")
-    (project / "notebooks" / "profiles" / "laptop.yml").touch()
+    guard = f"{sys.executable} -m resources.run_guard $$PPID $$$$ >/dev/null 2>&1 &"
+    inner = "for i in 1 2; do $(MAKE) -k -f own.mk inner; done"
+    (project / "own.mk").write_text(
+        "SHELL := /bin/bash\n"
+        f"all:\n\t@export SERVERS_OWNER=$$PPID; {guard} {inner}\n"
+        f"inner:\n\t@{sys.executable} use.py 120 0\n"
+    )
     return start_in("make", "--no-print-directory", "-f", "own.mk", "all")
 
 
