@@ -614,7 +614,7 @@ def test_a_stored_reply_needs_neither_an_engine_nor_a_server_nor_adapters_served
     rows = [row for path in released.glob("*.parquet") for row in requests.read(path)]
     row = next(row for row in rows if row.weights.endswith(adapter.sha256))
     monkeypatch.setattr(llm, "STORE", tmp_path / "store")
-    requests.store(tmp_path / "store").put([row])
+    requests.store(tmp_path / "store").add([row])
     model = llm.connect(
         "SmolLM2-135M-Instruct", exact=True, adapters=[adapter], folder=tmp_path / "store"
     )

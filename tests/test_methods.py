@@ -106,7 +106,7 @@ def chapter(tmp_path: Path, kept: Record) -> Chapter:
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     store = Store(tmp_path / "requests")
-    store.put([request(f"u{i}") for i in range(40)])
+    store.add([request(f"u{i}") for i in range(40)])
     return store
 
 

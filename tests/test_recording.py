@@ -23,7 +23,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A run of the smoke profile with two replies, one of them by an adapter; the folder of its record."""
     store = tmp_path / "store"
     rows = [row("a"), row("b", weights=ADAPTED)]
-    Store(store).put([*rows, row("of another run")])
+    Store(store).add([*rows, row("of another run")])
     monkeypatch.setattr(requests, "STORE", store)
     monkeypatch.setattr(requests, "RELEASED", tmp_path / "released")
     monkeypatch.setattr(recording, "BUILD", tmp_path / "_build")

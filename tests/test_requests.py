@@ -26,6 +26,10 @@ from resources.settings import run_command_line
 WEIGHTS = "ab" * 32 + ":bf16"
 
 
+def columns_of(stored: Row) -> dict[str, Any]:
+    return dict(zip(COLUMNS, dataclasses.astuple(stored), strict=True))
+
+
 def sql(store: Store, statement: str, values: Sequence[Any] = ()) -> None:
     store._db.execute(statement, values)
 
@@ -43,7 +47,7 @@ def row(prompt: str, reply: str = "YES", weights: str = WEIGHTS) -> Row:
         generated_tokens=1,
         seconds=0.1,
         engine="vllm 1",
-        asked="2026-11-23T00:00:00+00:00",
+        asked_at="2026-11-23T00:00:00+00:00",
     ).sealed()
 
 
@@ -87,7 +91,7 @@ def test_all_that_decides_a_reply_decides_its_key():
 
 def test_what_is_put_is_found_again_by_another_process_of_the_store(tmp_path):
     rows = [row(str(i)) for i in range(1200)]
-    Store(tmp_path).put(rows)
+    Store(tmp_path).add(rows)
     found = Store(tmp_path).get(r.key for r in rows)
     assert found == {r.key: r for r in rows}
     assert len(Store(tmp_path).rows()) == 1200
@@ -95,9 +99,9 @@ def test_what_is_put_is_found_again_by_another_process_of_the_store(tmp_path):
 
 def test_a_reply_that_is_replaced_is_no_longer_checked(tmp_path):
     store = Store(tmp_path)
-    store.put([row("a"), row("b")])
-    store.put_checks({row("a").key: True, row("b").key: False}, "vllm 1")
-    store.put([row("b", "NO")])
+    store.add([row("a"), row("b")])
+    store.add_checks({row("a").key: True, row("b").key: False}, "vllm 1")
+    store.add([row("b", "NO")])
     keys = [row("a").key, row("b").key]
     assert store.checks(keys, "vllm 1") == {row("a").key: True}
     assert not store.checks(keys, "vllm 2")
@@ -105,7 +109,7 @@ def test_a_reply_that_is_replaced_is_no_longer_checked(tmp_path):
 
 def test_no_flipped_byte_makes_one_request_return_another_reply(tmp_path):
     rows = [row(f"question {i}", f"answer {i}") for i in range(40)]
-    Store(tmp_path).put(rows)
+    Store(tmp_path).add(rows)
     Store(tmp_path).close()
     db = tmp_path / "requests.sqlite"
     with sqlite3.connect(db) as open_db:
@@ -124,14 +128,14 @@ def test_no_flipped_byte_makes_one_request_return_another_reply(tmp_path):
             warnings.simplefilter("ignore")
             store = Store(folder)
             found = store.get(r.key for r in rows)
-            store.put([row("another")])
+            store.add([row("another")])
             store.close()
         assert all(found[r.key] == r for r in rows if r.key in found)
 
 
 def test_a_row_under_another_key_is_asked_again_with_a_warning(tmp_path):
     store = Store(tmp_path)
-    store.put([row("a"), row("b")])
+    store.add([row("a"), row("b")])
     sql(store, "DELETE FROM requests WHERE key = ?", (row("a").key,))
     sql(store, "UPDATE requests SET key = ? WHERE key = ?", (row("a").key, row("b").key))
     with pytest.warns(UserWarning, match=str(tmp_path)):
@@ -146,7 +150,7 @@ def test_a_store_from_elsewhere_is_data_and_is_never_executed(tmp_path):
     import pickle
 
     store = Store(tmp_path / "store")
-    store.put([row("a")])
+    store.add([row("a")])
     sql(store, "UPDATE requests SET reply = ?", (pickle.dumps(Bomb()),))
     with pytest.warns(UserWarning, match="damaged"):
         assert store.get([row("a").key]) == {}
@@ -162,7 +166,7 @@ def test_what_is_no_database_is_set_aside(tmp_path):
         UserWarning, match=r"Set aside as .*The reference's .* again.* medrerun requests import"
     ):
         store = Store(folder, tmp_path / "released")
-    store.put([row("a")])
+    store.add([row("a")])
     assert {row("a").key, row("b").key} == store.get().keys()
     assert list(tmp_path.glob("store.corrupt-*"))
 
@@ -184,14 +188,14 @@ def test_a_store_that_cannot_be_opened_stops_no_run(tmp_path):
     )  # as on a full disk or with a lock: an error of a whole store
     with pytest.warns(UserWarning, match=str(folder)):
         store = Store(folder)
-    store.put([row("a")])
+    store.add([row("a")])
     assert row("a").key in store.get([row("a").key])  # as long as the process lives
     assert [path.name for path in folder.iterdir()] == ["requests.sqlite"]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write to a read-only folder")
 def test_a_read_only_store_can_be_read(tmp_path):
-    Store(tmp_path).put([row("a")])
+    Store(tmp_path).add([row("a")])
     tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
     assert row("a").key in Store(tmp_path).get([row("a").key])
 
@@ -202,7 +206,7 @@ def test_a_full_disk_warns_once_and_the_run_goes_on(tmp_path):
     big = [row(str(i), "x" * 5000) for i in range(30)]
     with pytest.warns(UserWarning, match=str(tmp_path)) as caught:
         for one in big:
-            store.put([one])
+            store.add([one])
     assert len(caught) == 1
     assert 0 < len(store.get(r.key for r in big)) < 30
 
@@ -212,7 +216,7 @@ def test_many_threads_write_at_once(tmp_path):
 
     def work(number: int) -> None:
         for i in range(25):
-            stores[number % 2].put([row(f"{number} {i}")])
+            stores[number % 2].add([row(f"{number} {i}")])
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
     for thread in threads:
@@ -226,11 +230,11 @@ def test_a_store_of_an_older_version_is_read_and_written_on(tmp_path):
     old = [name for name in COLUMNS if name not in ("served_sha256", "precision")]
     with sqlite3.connect(tmp_path / "requests.sqlite") as db:
         db.execute(f"CREATE TABLE requests ({', '.join(old)}, PRIMARY KEY (key)) WITHOUT ROWID")
-        values = [getattr(row("a"), name) for name in old]
+        values = [columns_of(row("a"))[name] for name in old]
         db.execute(f"INSERT INTO requests VALUES ({', '.join('?' * len(old))})", values)
     db.close()
     new = dataclasses.replace(row("b"), served_sha256="cd" * 32, precision="gguf").sealed()
-    Store(tmp_path).put([new])
+    Store(tmp_path).add([new])
     found = Store(tmp_path).get()
     assert found == {r.key: r for r in (row("a"), new)}
     assert [found[r.key].source for r in (row("a"), new)] == ["vllm 1 (bf16)", "vllm 1 (gguf)"]
@@ -238,7 +242,7 @@ def test_a_store_of_an_older_version_is_read_and_written_on(tmp_path):
 
 def test_a_file_of_an_older_version_is_read_and_every_later_column_is_checked(tmp_path):
     old = [name for name in COLUMNS if name not in ("served_sha256", "precision")]
-    table = pa.table({name: [getattr(row("a"), name)] for name in old})
+    table = pa.table({name: [columns_of(row("a"))[name]] for name in old})
     pq.write_table(table, tmp_path / "old.parquet")
     assert read(tmp_path / "old.parquet") == [row("a")]
     sealed = dataclasses.replace(row("a"), precision="gguf").sealed()
@@ -284,8 +288,8 @@ def test_a_store_takes_in_released_rows_once_and_again_when_they_change(tmp_path
 
 def test_stores_merge_and_refuse_another_reply_to_the_same_request(tmp_path):
     mine, yours = Store(tmp_path / "mine"), Store(tmp_path / "yours")
-    mine.put([row("a")])
-    yours.put([row("a"), row("b")])
+    mine.add([row("a")])
+    yours.add([row("a"), row("b")])
     assert mine.merge(tmp_path / "yours") == 1
     write(tmp_path / "other.parquet", [row("b", "NO")])
     with pytest.raises(StoreError, match=r"other\.parquet answers 1 stored requests differently"):
@@ -294,7 +298,7 @@ def test_stores_merge_and_refuse_another_reply_to_the_same_request(tmp_path):
 
 def test_requests_travel_by_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(requests, "STORE", tmp_path / "mine")
-    Store(tmp_path / "mine").put([row("a"), row("b", weights="declared:my-model")])
+    Store(tmp_path / "mine").add([row("a"), row("b", weights="declared:my-model")])
     assert requests.main(["export", str(tmp_path / "out.parquet")]) == 0
     assert "1 of models without a digest stay" in capsys.readouterr().out
     monkeypatch.setattr(requests, "STORE", tmp_path / "yours")
@@ -323,7 +327,7 @@ def test_a_foreign_table_or_an_edited_row_is_refused(tmp_path):
     with pytest.raises(StoreError, match="foreign"):
         read(tmp_path / "foreign.parquet")
     edited = dataclasses.replace(row("a"), reply=plain({"text": "NO", "status": "complete"}))
-    table = pa.table({name: [getattr(edited, name)] for name in COLUMNS})
+    table = pa.table({name: [value] for name, value in columns_of(edited).items()})
     pq.write_table(table, tmp_path / "edited.parquet")
     with pytest.raises(StoreError, match="1 damaged"):
         read(tmp_path / "edited.parquet")

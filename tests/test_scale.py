@@ -133,7 +133,7 @@ from helpers.requests import STORE, Row, Store, plain, request_key
 prompt = [{{"role": "user", "content": "{0}"}}]
 key = request_key("chat", "declared:m", {{}}, prompt)
 reply = plain({{"text": "{0}"}})
-Store(STORE).put([Row(key, "chat", "declared:m", plain({{}}), plain(prompt), reply, 1, 1, 0.1, "e", "now")])
+Store(STORE).add([Row(key, "chat", "declared:m", plain({{}}), plain(prompt), reply, 1, 1, 0.1, "e", "now")])
 from resources.lora import ADAPTERS
 (ADAPTERS / "{0}").mkdir(parents=True)
 (ADAPTERS / "{0}" / "weights").write_text("{0}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import math
@@ -524,7 +525,7 @@ def test_a_thought_in_a_reply_stored_by_an_older_version_is_separated(tmp_path):
         store = Store(tmp_path)
         row = store.get([key])[key]
         old = {"text": "<think>NO</think>YES", "status": "complete", "first_token": {"<": -0.1}}
-        store.put([requests.replace(row, reply=requests.plain(old))])
+        store.add([dataclasses.replace(row, reply=requests.plain(old))])
         reply = client(running, tmp_path).chat_many([SYSTEM], max_tokens=5)[0]
     assert (reply.text, reply.thought, reply.first_token) == ("YES", "NO", {})
 

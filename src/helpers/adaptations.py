@@ -38,7 +38,9 @@ DEFAULT_TOP_LOGPROBS = 5
 """What most servers allow that allow less than the 20 of OpenAI."""
 
 _SYSTEM_REFUSED = re.compile(
-    r"system\W+(?:role|message|prompt|instruction)|(?:role|developer).{0,20}system|roles must alternate",
+    r"system\W+(?:role|message|prompt|instruction)"
+    r"|(?:role|developer).{0,20}system"
+    r"|roles must alternate",
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"\d+")

@@ -47,7 +47,7 @@ def to_row(
     parameters: Mapping[str, Any],
     prompt: Sequence[Any],
     served: Served,
-    asked: datetime | None = None,
+    asked_at: datetime | None = None,
 ) -> Row:
     """Make the row of an answer.
 
@@ -57,14 +57,16 @@ def to_row(
         parameters: Those of the request.
         prompt: Messages, plain text, or two texts.
         served: What gave the answer.
-        asked: When; by default now.
+        asked_at: By default now.
 
     Returns:
         The row, without its digest.
     """
-    values = {name: value for name, value in vars(answer).items() if name not in _COLUMNS}
-    reply = {name: value for name, value in values.items() if value or name not in _OPTIONAL}
-    when = asked or datetime.now(UTC)
+    reply = {name: value for name, value in vars(answer).items() if name not in _COLUMNS}
+    for name in _OPTIONAL:
+        if not reply.get(name):
+            reply.pop(name, None)
+    when = asked_at or datetime.now(UTC)
     return Row(
         key=request_key(kind, served.weights, parameters, prompt),
         kind=kind,
@@ -76,7 +78,7 @@ def to_row(
         generated_tokens=answer.generated_tokens,
         seconds=answer.seconds,
         engine=served.engine,
-        asked=when.isoformat(timespec="seconds"),
+        asked_at=when.isoformat(timespec="seconds"),
         served_sha256=served.sha256,
         precision=served.precision,
     )

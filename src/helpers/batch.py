@@ -1,7 +1,8 @@
-"""Requests as batch files: what is not stored leaves in OpenAI's batch format and comes back as stored replies.
+"""Requests as batch files in OpenAI's format.
 
-With `ANSWERS=collect` a notebook notes the requests of the first step that needs a model, and ends. `python -m
-helpers.batch export` writes what waits to _build/batch; `python -m helpers.batch import FILE ...` stores the replies.
+With `ANSWERS=collect` a notebook notes the requests of the first step that needs a model,
+and ends. `python -m helpers.batch export` writes what waits to _build/batch; `python -m
+helpers.batch import FILE ...` stores the replies.
 """
 
 import argparse
@@ -131,12 +132,12 @@ def take_in(path: Path) -> Counter[str]:
     """
     if not path.is_file():
         raise StoreError(f"{path} is no output of a batch (there is no such file).")
-    waiting, counts = pending(), Counter[str]()
+    requests, counts = pending(), Counter[str]()
     try:
         lines = [(line["custom_id"], line) for line in _read_lines(path)]
         rows = []
         for key, line in lines:
-            request = waiting.get(key)
+            request = requests.get(key)
             if request is None:
                 counts["unknown"] += 1
                 continue
@@ -148,7 +149,7 @@ def take_in(path: Path) -> Counter[str]:
         raise StoreError(
             f"{path} is no output of a batch ({type(error).__name__}: {error})."
         ) from None
-    store().put(rows)
+    store().add(rows)
     counts["stored"] = len(rows)
     return counts
 
@@ -168,9 +169,17 @@ def _row(request: Request, line: Mapping[str, Any], path: Path) -> Row:
         answer: Answered = Reply("", "overflow", 0, 0, 0.0)
     else:
         answer = _answer(request, body, path)
-    asked = datetime.fromtimestamp(body.get("created") or path.stat().st_mtime, UTC)
-    served = Served(request["weights"], "batch")
-    return to_row(answer, request["kind"], request["parameters"], request["prompt"], served, asked)
+    served, asked_at = Served(request["weights"], "batch"), _time(body, path)
+    parts = (request["kind"], request["parameters"], request["prompt"])
+    return to_row(answer, *parts, served, asked_at)
+
+
+def _time(body: Mapping[str, Any], path: Path) -> datetime:
+    """When a reply was made, or else when its file was written."""
+    try:
+        return datetime.fromtimestamp(body["created"], UTC)
+    except (KeyError, TypeError, ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC)
 
 
 def _answer(request: Request, body: Mapping[str, Any], path: Path) -> Answered:
@@ -199,9 +208,8 @@ def main(arguments: list[str] | None = None) -> int:
         for file, count in export().items():
             sys.stdout.write(f"{count:,} requests wait in {file.relative_to(ROOT)}\n")
     for path in getattr(options, "files", ()):
-        sys.stdout.write(
-            f"{path}: {', '.join(f'{n:,} {what}' for what, n in take_in(path).items())}\n"
-        )
+        counts = [f"{n:,} {outcome}" for outcome, n in take_in(path).items()]
+        sys.stdout.write(f"{path}: {', '.join(counts)}\n")
     return 0
 
 

@@ -152,7 +152,8 @@ def _begun_labels(text: str, labels: Sequence[str]) -> list[str]:
     """The labels that a token begins, or that begin a token."""
     if not text:
         return []
-    return [label for label in labels if label.startswith(text) or text.startswith(label)]
+    shortened = [(label, min(len(label), len(text))) for label in labels]
+    return [label for label, n in shortened if label[:n] == text[:n]]
 
 
 def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:

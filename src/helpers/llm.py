@@ -323,7 +323,7 @@ class LLM:
         answer = cast(Answer, self._ask(step.kind, step.parameters, prompt))
         row = to_row(answer, step.kind, step.parameters, prompt, self._served)
         if self._store:
-            row = self._store.put_first(row)  # another run may have stored a reply meanwhile
+            row = self._store.add_first(row)  # another run may have stored a reply meanwhile
         # The store rounds numbers. Reading the row back gives a first run the numbers
         # of every later one.
         stored = from_row(row, step.answer_type)
@@ -396,7 +396,7 @@ class LLM:
         agrees = {key: result for key, result in results.items() if result is not None}
         self._recheck_agrees |= agrees
         if self._store and self._engine_version:
-            self._store.put_checks(agrees, self._engine_version)
+            self._store.add_checks(agrees, self._engine_version)
 
     def _gives_same_answer(self, key: str) -> bool:
         stored = self._stored_answers[key]
@@ -473,7 +473,8 @@ def _warn_of_cut_thoughts(replies: Sequence[Reply], label: str) -> None:
     n_cut = sum(reply.is_cut_in_thought for reply in replies)
     if n_cut:
         warnings.warn(
-            f"{n_cut} of {len(replies)} replies of the step {label!r} have no answer: the token limit "
-            "ended a thought. Set LLM_THINKING=off, or give thoughts room: LLM_THINKING_TOKENS=2000.",
+            f"{n_cut} of {len(replies)} replies of the step {label!r} have no answer: the token "
+            "limit ended a thought. Set LLM_THINKING=off, or give thoughts room: "
+            "LLM_THINKING_TOKENS=2000.",
             stacklevel=3,
         )

@@ -47,12 +47,18 @@ def _shares(
         if alternative and _led_to(written + alternative, choices):
             weights[alternative] = math.exp(alternatives.get(alternative, -math.inf))
     total = math.fsum(weights.values())
-    return {key: weight / total for key, weight in weights.items()} if total else {}
+    if not total:
+        return {}
+    return {key: weight / total for key, weight in weights.items()}
 
 
 def _led_to(text: str, choices: Sequence[str]) -> list[str]:
     """The choices that begin with a text, or that a text begins with."""
-    return [choice for choice in choices if choice.startswith(text) or text.startswith(choice)]
+    return [choice for choice in choices if _one_begins_the_other(choice, text)]
+
+
+def _one_begins_the_other(first: str, second: str) -> bool:
+    return first.startswith(second) or second.startswith(first)
 
 
 def _give(mass: dict[str, float], choices: Sequence[str], share: float) -> None:

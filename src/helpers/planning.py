@@ -54,7 +54,7 @@ def make_plan(
     """Find the stored answers of a step.
 
     Args:
-        step: The requests.
+        step: What is asked for.
         weights: The model whose answers hold; see `LlmEndpoint.weights`.
         store: Where they are; without one, all are missing.
         retry_overflow: Whether a prompt that overflowed before may fit now.

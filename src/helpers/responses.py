@@ -44,7 +44,8 @@ def _count(value: object) -> int | None:
         number = float(value)
     except (ValueError, OverflowError):
         return None
-    return int(number) if 0 <= number <= MAX_COUNT and number == int(number) else None
+    is_count = 0 <= number <= MAX_COUNT and number.is_integer()
+    return int(number) if is_count else None
 
 
 def _text_or_empty(value: object) -> str:
@@ -65,7 +66,9 @@ def _list_or_empty(value: object) -> object:
 
 def _objects(value: object) -> list[object]:
     """The objects of a list; no list has none."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    if not isinstance(value, list):
+        return []
+    return [item for item in value if isinstance(item, dict)]
 
 
 def _logprob(value: object) -> float:
@@ -141,10 +144,11 @@ class ChatMessage(BaseModel):
     def thought(self) -> str:
         """What stands beside the content, or in parts of its own."""
         thoughts = [self.reasoning_content or self.reasoning]
-        thoughts += [
-            _text_of(part.thinking or part.text) for part in self.content if part.is_thought
-        ]
-        return "\n".join(thought.strip() for thought in thoughts if thought.strip())
+        for part in self.content:
+            if part.is_thought:
+                thoughts.append(_text_of(part.thinking or part.text))
+        stripped = [thought.strip() for thought in thoughts]
+        return "\n".join(thought for thought in stripped if thought)
 
 
 def _text_of(thinking: object) -> str:
@@ -178,6 +182,12 @@ class TokenUsage(BaseModel):
     completion_tokens_details: Annotated[TokenDetails | None, BeforeValidator(_object_or_none)] = (
         None
     )
+
+    @property
+    def thought_tokens(self) -> int | None:
+        """Number of generated tokens that were thoughts."""
+        details = self.completion_tokens_details
+        return details.reasoning_tokens if details else None
 
 
 class Completion(BaseModel):
@@ -335,13 +345,12 @@ def _read_reply(
     choice: CompletionChoice, counts: TokenUsage, seconds: float, *, is_plain: bool
 ) -> Reply:
     message = choice.message or ChatMessage()
-    parts = split_thought((choice.text or "") if is_plain else message.text)
+    text = choice.text if is_plain else message.text
+    parts = split_thought(text or "")
     thoughts = [thought for thought in (message.thought, parts.thought) if thought]
-    steps = _steps(choice)
     first_token: dict[str, float] = {}
-    if steps and not thoughts and not is_plain:
-        first_token = _alternatives(steps[0])
-    details = counts.completion_tokens_details or TokenDetails()
+    if not thoughts and not is_plain:
+        first_token = _alternatives(_steps(choice))
     return Reply(
         text=parts.answer,
         status="cut" if choice.finish_reason == "length" else "complete",
@@ -350,7 +359,7 @@ def _read_reply(
         seconds=seconds,
         first_token=first_token,
         thought="\n".join(thoughts),
-        thought_tokens=details.reasoning_tokens,
+        thought_tokens=counts.thought_tokens,
     )
 
 
@@ -358,9 +367,11 @@ def _steps(choice: CompletionChoice) -> list[Step]:
     return choice.logprobs.content if choice.logprobs else []
 
 
-def _alternatives(step: Step) -> dict[str, float]:
-    """The likeliest tokens; where the server lists none, the one that was generated."""
-    return {item.token: item.logprob for item in step.top_logprobs or [step]}
+def _alternatives(steps: Sequence[Step]) -> dict[str, float]:
+    """The likeliest first tokens; where the server lists none, the one that was generated."""
+    if not steps:
+        return {}
+    return {item.token: item.logprob for item in steps[0].top_logprobs or steps[:1]}
 
 
 def _read_choice(

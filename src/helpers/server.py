@@ -27,7 +27,10 @@ MAX_REDIRECTS = 3
 MAX_RETRY_AFTER_SECONDS = 600
 """Longer than this no server is waited for: the run is to be repeated then."""
 BROKEN_REPLIES = 3
-"""A reply that ends too early is asked for so often: some servers do so when they close an idle connection."""
+"""A reply that ends too early is asked for so often.
+
+Some servers break off when they close an idle connection.
+"""
 REPEATED_STATUS = (408, 409, 425, 429, 500, 502, 503, 504)
 REFUSED_STATUS = (400, 403, 404, 405, 413, 422, 501)
 """What may be a refusal of a part of the request."""
@@ -139,7 +142,7 @@ class Server:
         began, n_attempts, n_broken = time.monotonic(), 0, 0
         while True:
             try:
-                with self._waits.waiting(f"a reply of {self.name}", self._patience.reply):
+                with self._waits.wait_for(f"a reply of {self.name}", self._patience.reply):
                     return self._post_once(url, body)
             except _Repeatable as problem:
                 n_attempts += 1
@@ -148,7 +151,7 @@ class Server:
                 if pause is None or n_broken >= BROKEN_REPLIES:
                     raise problem.error_type(str(problem)) from None
                 reason = f"{self.name} to recover, repeat {n_attempts} ({problem})"
-                with self._waits.waiting(reason[:300], pause):
+                with self._waits.wait_for(reason[:300], pause):
                     time.sleep(pause)
 
     def _pause(self, problem: _Repeatable, n_attempts: int, elapsed: float) -> float | None:
@@ -224,29 +227,34 @@ class Server:
         if _origin(before) == _origin(after) and status in (307, 308):
             return str(after)
         raise LlmError(
-            f"{self.name} redirects to {str(after) or 'nowhere'!r} (HTTP {status}), and no prompt was "
-            "sent there. Set LLM_BASE_URL to the address that answers."
+            f"{self.name} redirects to {str(after) or 'nowhere'!r} (HTTP {status}), and no "
+            "prompt was sent there. Set LLM_BASE_URL to the address that answers."
         )
 
     def _checked(self, status: int, headers: httpx.Headers, content: bytes) -> bytes:
         """The body of a good reply; an error for any other."""
-        if 200 <= status < 300:
+        if httpx.codes.is_success(status):
             return content
         error = read_error(content)
         detail = f"HTTP {status}: {error.message[:300] or 'no reason given'}"
+        raise self._failure(status, error, detail, _retry_after(headers))
+
+    def _failure(
+        self, status: int, error: ServerError, detail: str, pause: float | None
+    ) -> PublicError:
+        """The error that a status means."""
         if status == 401:
-            raise LlmError(f"{self.name} refused the key ({detail}). Set LLM_API_KEY.")
+            return LlmError(f"{self.name} refused the key ({detail}). Set LLM_API_KEY.")
         if status in REFUSED_STATUS or (status == 500 and _is_template_error(error)):
-            raise Refused(f"{self.name} refused a request ({detail}).", status, error)
+            return Refused(f"{self.name} refused a request ({detail}).", status, error)
         if status not in REPEATED_STATUS or NO_QUOTA in error.codes:
-            raise LlmError(f"{self.name} failed ({detail}).")
-        pause = _retry_after(headers)
+            return LlmError(f"{self.name} failed ({detail}).")
         if pause is not None and pause > MAX_RETRY_AFTER_SECONDS:
-            raise LlmError(
+            return LlmError(
                 f"{self.name} is to be asked again in {pause:.0f} s at the earliest ({detail}). "
                 "Replies that had come are stored: run again then."
             )
-        raise _Repeatable(f"{self.name} failed in spite of repeats ({detail}).", pause=pause)
+        return _Repeatable(f"{self.name} failed in spite of repeats ({detail}).", pause=pause)
 
 
 @cache

@@ -81,7 +81,7 @@ def _increment(counts: dict[str, int], name: str) -> None:
 
 
 def describe_sources(usage: Usage, own_source: str) -> tuple[str, str]:
-    """Say what gave the replies that were used, and how requests and replies differed from what was meant.
+    """Say what gave the replies that were used, and what was not as it was meant.
 
     Args:
         usage: Of one client, at least one request.
@@ -93,7 +93,8 @@ def describe_sources(usage: Usage, own_source: str) -> tuple[str, str]:
     sources = usage.sources
     engine, _, version = next(iter(sources)).partition(" ")
     if len(sources) > 1:
-        engine = ", ".join(sorted({source.partition(" ")[0] for source in sources}))
+        engines = {source.partition(" ")[0] for source in sources}
+        engine = ", ".join(sorted(engines))
         version = _counted(sources, "{name}: {n:,} replies")
     notes = [version] if version else []
     if usage.checked and own_source not in sources:

@@ -43,7 +43,7 @@ class Waits:
         self._waits: dict[int, Wait] = {}
 
     @contextmanager
-    def waiting(self, purpose: str, seconds: float) -> Iterator[None]:
+    def wait_for(self, purpose: str, seconds: float) -> Iterator[None]:
         """Note that this thread waits, at most for some seconds."""
         thread, now = threading.get_ident(), time.monotonic()
         before = self._waits.get(thread)

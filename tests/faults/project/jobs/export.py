@@ -22,7 +22,7 @@ stored = [
     )
     for i in range(400)
 ]
-requests.Store(requests.STORE).put([row.sealed() for row in stored])
+requests.Store(requests.STORE).add([row.sealed() for row in stored])
 if code := run_command_line(lambda: requests.main(["export", "out.parquet"])):
     sys.exit(code)
 rows = requests.read(Path("out.parquet"))
