@@ -310,7 +310,7 @@ def test_requests_travel_by_the_command_line(tmp_path, monkeypatch, capsys):
     assert "missing.parquet" in capsys.readouterr().err
     for no_file in (["export", ""], ["export", str(tmp_path)], ["import"]):
         assert run_command_line(partial(requests.main, no_file)) == 1
-        assert f"make {no_file[0]}-requests" in capsys.readouterr().err
+        assert f"medrerun requests {no_file[0]}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("content", [b"", b"no parquet", b"PAR1" + b"x" * 50])
