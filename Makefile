@@ -26,7 +26,7 @@ unexport CDPATH
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup doctor data start stop status reproduce notebooks notebook book pdf serve lab \
-        lint test test-fast test-smoke test-book test-engines test-live test-slow test-neo4j \
+        lint test test-fast test-smoke test-book test-engines test-slow test-neo4j \
         test-interop test-faults chromium bench reference record rehearse lock clean
 
 help: ## this list
@@ -113,13 +113,9 @@ test-smoke: $(READY) ## the smoke profile end to end, from recorded replies
 test-book: $(READY) ## the tests of the book in a browser
 	@$(PYTEST) -m "book and not slow and not engine" tests
 
-test-engines: setup test-live ## a live chapter, servers, training and adapters
+test-engines: $(READY) ## a live chapter by each engine, servers, training and adapters
+	@PROFILE=smoke $(PY) -m publish.doctor --install
 	@$(PYTEST) -m "engine and not slow" --ignore=tests/test_smoke.py tests
-# by each engine that this machine has; what it asks is stored nowhere
-test-live:
-	@for engine in vllm llamacpp; do echo "Live chapter by $$engine"; \
-	  LLM_ENGINE=$$engine ANSWERS=fresh PROFILE=smoke $(MEDRERUN) run 01_side_effects_forward \
-	  || exit 1; done
 
 test-slow: $(READY) ## batch files, training by itself, faults, and a replay of the smoke profile
 	@$(PYTEST) -m slow tests

@@ -20,7 +20,14 @@ READABLE_PACKAGES: tuple[str, ...] = (
     "helpers/folders.py",
     "helpers/texts.py",
     "helpers/typography.py",
+    "medrerun",
     "papers/qa_rag",
+    "publish/dependencies.py",
+    "publish/freshness.py",
+    "publish/kernel.py",
+    "publish/run.py",
+    "publish/schedule.py",
+    "publish/serving.py",
 )
 """Folders and modules of `src` that meet the limits, such as `rag` and `papers/qa_rag`.
 

@@ -448,6 +448,40 @@ def test_what_make_started_ends_with_it(ready, run_in):
     assert not executed(ready, "01_demo_first").exists()
 
 
+@pytest.mark.parametrize(
+    "surroundings",
+    [
+        {"LC_ALL": "POSIX"},
+        {"CDPATH": ".:/tmp"},
+        {"TMPDIR": "x" * 130},
+    ],
+    ids=lambda variables: next(iter(variables)),
+)
+def test_odd_surroundings_are_no_obstacle(ready, run_in, surroundings, tmp_path):
+    if "TMPDIR" in surroundings:
+        folder = tmp_path / surroundings["TMPDIR"]
+        folder.mkdir()
+        surroundings = {"TMPDIR": str(folder)}
+    place = Path(shutil.move(ready, tmp_path / "prüjekt"))
+    run = running_in(place)
+    done = make(run, "notebook", "NB=01_demo_first", **surroundings)
+    assert done.returncode == 0, done.stderr
+    assert "done in" in done.stderr
+
+
+def test_too_few_open_files_are_told_in_a_line_and_too_low_a_limit_of_ones_own_is_raised(
+    ready, run_in
+):
+    command = f"{sys.executable} -m medrerun run 01_demo_first"
+    few = run_in("bash", "-c", f"ulimit -n 64; {command}", PROFILE="smoke")
+    assert few.returncode == 1
+    assert few.stderr.startswith("A run needs 512 open files; the limit here is 64.")
+    assert few.stderr.count("\n") == 1
+    own = run_in("bash", "-c", f"ulimit -S -n 64; {command}", PROFILE="smoke")
+    assert own.returncode == 0, own.stderr
+    assert "cannot be opened" not in own.stderr
+
+
 def wait_for(condition, seconds: float = 90) -> None:
     """Wait until a condition holds, or fail."""
     deadline = time.monotonic() + seconds

@@ -201,7 +201,8 @@ def reference(
         os.environ["CHANGED"] = " ".join(changed)
     status = reference_module.keep_reference(settings().profile)
     picture = ROOT / "book" / "reference" / "scoreboard.svg"
-    raise typer.Exit(max(status, built_book.main(["picture", str(picture)])))
+    picture_status = built_book.main(["picture", str(picture)])
+    raise typer.Exit(max(status, picture_status))
 
 
 @app.command("new-experiment")
@@ -316,7 +317,8 @@ def show_settings(
             known = ", ".join(sorted(values)).upper()
             raise typer.BadParameter(f"there is no setting {name!r}. There are: {known}")
         value = values[name.lower()]
-        sys.stdout.write(f"{hide_secrets('' if value is None else str(value))}\n")
+        text = "" if value is None else str(value)
+        sys.stdout.write(f"{hide_secrets(text)}\n")
 
 
 def main() -> None:

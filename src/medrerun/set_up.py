@@ -67,7 +67,7 @@ def _run(*command: str | Path) -> None:
 
 
 def _pip_install(python: Path, lock: Path, quiet: bool = False) -> bool:
-    """Install what a lock names, only with the digests that it names; returns whether it could be."""
+    """Install what a lock names, with the digests that it names; returns whether it could be."""
     command = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     command += ["--require-hashes", "-r", str(lock)]
     errors = subprocess.DEVNULL if quiet else None
@@ -77,14 +77,17 @@ def _pip_install(python: Path, lock: Path, quiet: bool = False) -> bool:
 def _make_with_another_python() -> None:
     """Make the environment by uv with a Python that fits; uv fetches one if the system has none."""
     found = "{}.{}".format(*sys.version_info)
-    wanted = "{}.{} to {}.{}".format(*OLDEST, *NEWEST)
+    versions_needed = "{}.{} to {}.{}".format(*OLDEST, *NEWEST)
     sys.stdout.write(
-        f"Python {wanted} is needed; this is {found}, so uv finds or fetches one ...\n"
+        f"Python {versions_needed} is needed; this is {found}, so uv finds or fetches one ...\n"
     )
     sys.stdout.flush()
     _run(sys.executable, "-m", "venv", BOOTSTRAP)
     if not _pip_install(_python_of(BOOTSTRAP), ROOT / "locks" / "uv.txt"):
-        sys.exit(f"uv could not be installed. Install Python {wanted}, and: make PYTHON=python3.11")
+        sys.exit(
+            f"uv could not be installed. Install Python {versions_needed}, and try again: "
+            "make PYTHON=python3.11"
+        )
     versions = ">={}.{},<{}.{}".format(*OLDEST, NEWEST[0], NEWEST[1] + 1)
     uv = BOOTSTRAP / "bin" / "uv"
     _run(uv, "venv", "-q", "--seed", "--python", versions, VENV)
@@ -92,8 +95,8 @@ def _make_with_another_python() -> None:
 
 def _install_command(python: Path) -> None:
     """Install the command `medrerun`, which runs the code in this folder."""
-    asked = [str(python), "-c", "import site; print(site.getsitepackages()[0])"]
-    packages = Path(subprocess.check_output(asked, text=True).strip())
+    command = [str(python), "-c", "import site; print(site.getsitepackages()[0])"]
+    packages = Path(subprocess.check_output(command, text=True).strip())
     (packages / "medrerun.pth").write_text(f"{ROOT / 'src'}\n", encoding="utf-8")
     script = VENV / "bin" / "medrerun"
     script.write_text(SCRIPT.format(python=python), encoding="utf-8")

@@ -21,7 +21,7 @@ FILES = [path for path in SOURCE.rglob("*.py") if path.name not in NEVER_DECIDE]
 MODULES = {".".join(path.relative_to(SOURCE).with_suffix("").parts): path for path in FILES}
 SCRIPTS = {path.name: name for name, path in MODULES.items()}
 DATA_FILES = {path.name for path in DATA.glob("*.yml")} - {"registry.yml"}
-"""Data files that a module may name. Of the registry, only the entries that a notebook reads matter."""
+"""Data files that a module may name; of the registry, only what a notebook reads matters."""
 LOADS_RULES = "evaluation.rules"
 """This module imports the rules of a notebook's paper by name."""
 ANALYSED = BUILD / "analysed.json"
@@ -97,7 +97,7 @@ def _code_digest(tree: ast.AST) -> str:
 
 
 def _is_text(line: ast.stmt) -> bool:
-    """Tell whether a statement is text alone: a docstring, of a module, a function or a constant."""
+    """Tell whether a statement is text alone, as a docstring is."""
     return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
 
 
@@ -142,7 +142,7 @@ def modules_now() -> dict[str, Code]:
 
 
 def imported(source: str) -> set[str]:
-    """Return the names of the project's modules that source imports, or names as a script to run."""
+    """Return the project's modules that source imports, or names as a script to run."""
     return _modules_of(analyse(source))
 
 

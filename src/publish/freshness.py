@@ -30,7 +30,7 @@ NOT_RUN = "it has not run yet"
 
 
 def notebook_inputs(notebook: str, profile: str) -> dict[str, str]:
-    """Return the digest of everything that decides a notebook's result, by the name of the input."""
+    """Return the digest of all that decides a notebook's result, by the name of the input."""
     path = NOTEBOOKS / f"{notebook}.ipynb"
     inputs = dependencies.digests(path)
     inputs[f"notebooks/{path.name}"] = file_digest(path)
@@ -89,7 +89,7 @@ def why_stale(notebook: str, profile: str) -> str:
         return f"{damaged.relative_to(ROOT)} is missing or damaged"
     path = note_path(notebook, profile)
     if not path.exists():
-        return "its last run did not end"
+        return "what it was made from is not known"
     return changes(noted(path), notebook_inputs(notebook, profile))
 
 

@@ -41,7 +41,7 @@ class Progress(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Show a message of papermill's."""
         message = record.getMessage()
-        # what a cell shows comes as INFO, and what it writes to stderr, messages and bars, as WARNING
+        # what a cell shows comes as INFO, and what it writes to stderr as WARNING
         if record.levelno < logging.WARNING and not message.startswith("Executing Cell"):
             return
         for line in message.replace("\r", "\n").splitlines():

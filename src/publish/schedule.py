@@ -1,13 +1,15 @@
 """Runs the notebooks that are stale, some of them at once, each in a process of its own."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import FrameType
 
 from publish import freshness
@@ -17,6 +19,8 @@ from resources.settings import NOTEBOOKS, ROOT, PublicError, profile_model, sett
 
 TIMED = ("18_across_papers",)
 """Notebooks that time single requests, so they run when the others are done."""
+OPEN_FILES = 512
+"""Files that a notebook with its kernel and stores may open at once, with room."""
 POLL = 0.1
 """Seconds between two looks at the processes."""
 PATIENCE = 20.0
@@ -57,13 +61,14 @@ def default_jobs() -> int:
     A model that answers uses all cores. Where the reference's replies are stored it seldom does,
     and two notebooks share them.
     """
-    given = os.environ.get("JOBS", "")
-    if given:
-        if not given.isdecimal() or int(given) < 1:
+    jobs = os.environ.get("JOBS", "")
+    if jobs:
+        if not jobs.isdecimal() or int(jobs) < 1:
             raise ScheduleError(
-                f"JOBS must be a whole number of at least 1; found JOBS={given}. Correct it, or unset it."
+                f"JOBS must be a whole number of at least 1; found JOBS={jobs}. Correct it, "
+                "or unset it."
             )
-        return int(given)
+        return int(jobs)
     current = settings()
     if current.answers in ("stored", "stored-only"):
         return 2
@@ -83,29 +88,56 @@ def run_stale(names: Sequence[str], jobs: int | None = None, *, again: bool = Fa
         0, or 1 if one of them failed.
     """
     selected = select(names)
-    profile = settings().profile
-    check_profile(profile, notebook_names())
+    check_profile(settings().profile, notebook_names())
     jobs = jobs or default_jobs()
-    reasons = {name: freshness.why_stale(name, profile) for name in selected}
-    stale = [name for name in selected if again or reasons[name]]
-    for name in stale:
-        if reasons[name] not in ("", freshness.NOT_RUN):
-            sys.stderr.write(f"{reasons[name]}; {name} runs again.\n")
-    if not stale:
+    stale = _stale(selected)
+    to_run = selected if again else stale
+    if not to_run:
         return 0
+    raise_file_limit()
     install_engine()
     # of some notebooks it cannot be said how long the others take
-    shown_jobs = jobs if not names else 0
-    untimed = [name for name in stale if name not in TIMED]
-    timed = [name for name in stale if name in TIMED]
+    shown_jobs = 0 if names else jobs
+    untimed = [name for name in to_run if name not in TIMED]
+    timed = [name for name in to_run if name in TIMED]
     status = run_at_once(untimed, jobs, shown_jobs)
     return max(status, run_at_once(timed, 1, min(shown_jobs, 1)))
 
 
-def install_engine() -> None:
-    """Install the LLM engine if this run asks a model for certain: it checks replies, or asks anew.
+def _stale(names: Sequence[str]) -> list[str]:
+    """Return the notebooks that are stale, and say why those are that have run before."""
+    stale = []
+    for name in names:
+        reason = freshness.why_stale(name, settings().profile)
+        if not reason:
+            continue
+        stale.append(name)
+        if reason != freshness.NOT_RUN:
+            _say(f"{reason}; {name} runs again.")
+    return stale
 
-    Else the engine is installed once a reply is missing. A notebook that needs no model runs without.
+
+def raise_file_limit() -> None:
+    """Let the notebooks open the files that they need.
+
+    Raises:
+        ScheduleError: the system's limit is too low.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    if hard != unlimited and hard < OPEN_FILES:
+        raise ScheduleError(
+            f"A run needs {OPEN_FILES} open files; the limit here is {hard}. Raise it and "
+            f"try again: ulimit -n {OPEN_FILES}"
+        )
+    if soft != unlimited and soft < OPEN_FILES:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, hard))
+
+
+def install_engine() -> None:
+    """Install the LLM engine if this run certainly asks a model: it checks replies, or asks anew.
+
+    Else the engine is installed once a reply is missing. What needs no model runs without one.
     """
     current = settings()
     model = profile_model(current.profile)
@@ -123,26 +155,48 @@ def _say(text: str) -> None:
 
 def run_at_once(notebooks: Sequence[str], jobs: int, shown_jobs: int) -> int:
     """Run notebooks, `jobs` of them at once; 0, or 1 if one of them failed."""
-    pending = deque(notebooks)
-    running: list[subprocess.Popen[bytes]] = []
+    if not notebooks:
+        return 0
     environment = _environment(jobs)
-    failed = False
-    if notebooks:
-        _own_servers(environment)
-    with _ending_with_parent() as parent_is_alive:
+    _own_servers(environment)
+    workers = _Workers(deque(notebooks), jobs, shown_jobs, environment)
+    with _ending_with_parent() as check_parent:
         try:
-            while pending or running:
-                while pending and len(running) < jobs:
-                    running.append(_start(pending.popleft(), shown_jobs, environment))
+            while workers.advance():
                 time.sleep(POLL)
-                parent_is_alive()
-                ended = [process for process in running if process.poll() is not None]
-                failed = failed or any(process.returncode for process in ended)
-                running = [process for process in running if process not in ended]
-        except BaseException as reason:
-            _end(running, wait=OWN_INTERRUPT if isinstance(reason, KeyboardInterrupt) else 0.0)
+                check_parent()
+        except KeyboardInterrupt:
+            # a terminal interrupts all of them
+            _end(workers.running, wait=OWN_INTERRUPT)
             raise
-    return int(failed)
+        except BaseException:
+            _end(workers.running, wait=0.0)
+            raise
+    return int(workers.failed)
+
+
+@dataclass
+class _Workers:
+    """The processes that run notebooks."""
+
+    pending: deque[str]
+    jobs: int
+    shown_jobs: int
+    environment: Mapping[str, str]
+    running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    failed: bool = False
+
+    def advance(self) -> bool:
+        """Take note of what has ended, and start what may start; returns whether anything runs."""
+        for process in list(self.running):
+            if process.poll() is not None:
+                self.running.remove(process)
+                self.failed = self.failed or process.returncode != 0
+        while self.pending and len(self.running) < self.jobs:
+            notebook = self.pending.popleft()
+            process = _start(notebook, self.shown_jobs, self.environment)
+            self.running.append(process)
+        return bool(self.running)
 
 
 def _start(
@@ -163,12 +217,13 @@ def _environment(jobs: int) -> dict[str, str]:
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     # twice the cores in all: one notebook often waits for another, or computes on one core
     cores = threads()
-    environment.setdefault("OMP_NUM_THREADS", str(max(1, min(cores, 2 * cores // jobs))))
+    share = max(1, min(cores, 2 * cores // jobs))
+    environment.setdefault("OMP_NUM_THREADS", str(share))
     return environment
 
 
 def _own_servers(environment: dict[str, str]) -> None:
-    """See that what the notebooks start, servers included, ends with this process, even if it is killed."""
+    """See that what the notebooks start ends with this process, even if that is killed."""
     if environment.get(run_guard.VARIABLE):
         return
     own = str(os.getpid())
@@ -182,21 +237,25 @@ class Terminated(BaseException):
 
 
 @contextmanager
-def _ending_with_parent() -> Iterator:
-    """Raise Terminated on SIGTERM or SIGHUP, and by the function that it yields once the parent ended."""
+def _ending_with_parent() -> Iterator[Callable[[], None]]:
+    """Raise Terminated on SIGTERM or SIGHUP.
+
+    Yields:
+        A function that raises Terminated once the parent has ended.
+    """
     parent = os.getppid()
 
     def terminate(number: int, frame: FrameType | None) -> None:
         raise Terminated
 
-    def parent_is_alive() -> None:
+    def check_parent() -> None:
         if os.getppid() != parent:
             raise Terminated
 
     signals = (signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(number, terminate) for number in signals]
     try:
-        yield parent_is_alive
+        yield check_parent
     finally:
         for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)

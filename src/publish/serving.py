@@ -38,7 +38,8 @@ def serve(port: int) -> None:
     except OSError as error:
         other = port + 1 if port < LAST_PORT else 8000
         raise ServingError(
-            f"Port {port} cannot be used ({error.strerror}). Choose another: make serve PORT={other}"
+            f"Port {port} cannot be used ({error.strerror}). Choose another: "
+            f"make serve PORT={other}"
         ) from None
     sys.stdout.write(f"The book is at http://{HOST}:{port}/. Ctrl-C ends the server.\n")
     sys.stdout.flush()
