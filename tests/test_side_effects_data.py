@@ -170,9 +170,13 @@ def real() -> sd.Sider:
 
 def test_the_paper_s_filter_gives_the_printed_triple(real):
     assert sd.atc_digest(real.atc) == sd.ATC_SHA256
-    assert (len(real.kept), real.kept.written.nunique(), real.kept.effect.nunique()) == (
+    assert (
+        len(real.coded_terms),
+        real.coded_terms.written.nunique(),
+        real.coded_terms.effect.nunique(),
+    ) == (
         141_209,
         1_106,
         4_073,
     )
-    assert len(sd.with_most(sd.by_name(real.kept), 976)) == 976
+    assert len(sd.with_most(sd.by_name(real.coded_terms), 976)) == 976

@@ -296,7 +296,7 @@ def test_a_name_of_the_papers_counts_as_spelt_whether_or_not_the_drug_is_known()
         {"latanaprost": "latanoprost", "miglitilol": "miglitol"}, ["latanoprost"]
     )
     answers = [Answer(answer="latanoprost", predicted="latanoprost"), Answer(answer="miglitol")]
-    made = [mm.judged(q, a).measures for q, a in zip(queries, answers, strict=True)]
+    made = [mm.add_measures(q, a).measures for q, a in zip(queries, answers, strict=True)]
     assert [of["spelt"] for of in made] == [(1, 1), (1, 1)]
     assert [of["right"] for of in made] == [(1, 1), (1, 1)]
 
@@ -319,10 +319,10 @@ def test_both_language_model_normalisers_answer_every_name(small_llm, tmp_path):
 
 def test_questions_are_asked_under_another_name_and_answered_for_their_own():
     questions = [Question("aspirin", "nausea", True), Question("ibuprofen", "rash", False)]
-    renamed = mm.renamed(questions, {"aspirin": "aspirn"})
+    renamed = mm.rename_drugs(questions, {"aspirin": "aspirn"})
     assert [q.drug for q in renamed] == ["aspirn", "ibuprofen"]
-    assert mm.as_asked(renamed)[renamed[0]] == se.Entities("aspirn", "nausea")
-    answers = mm.under(
+    assert mm.entities_as_written(renamed)[renamed[0]] == se.Entities("aspirn", "nausea")
+    answers = mm.UnderOtherNames(
         {"aspirin": "aspirn"}, lambda asked: [se.yes_no_answer(q.drug == "aspirin") for q in asked]
     )(questions)
     assert [answer.predicted for answer in answers] == ["NO", "NO"]
@@ -408,7 +408,7 @@ def test_the_claim_on_larger_models_needs_a_larger_model(run, better, verdict):
         "llm_larger": [q.meant for q in queries[:better]] + ["?"] * (8 - better),
     }
     rows = [
-        make_row(mm.judged(query, Answer(answer=word)), query, arm=arm)
+        make_row(mm.add_measures(query, Answer(answer=word)), query, arm=arm)
         for arm, of in words.items()
         for query, word in zip(queries, of, strict=True)
     ]

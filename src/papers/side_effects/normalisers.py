@@ -18,7 +18,7 @@ from evaluation.outcomes import Outcomes
 from helpers.completions import Choice, Reply, count_tokens
 from helpers.llm import LLM
 from helpers.thoughts import without_thought
-from papers.side_effects.misspelling import Query, judged
+from papers.side_effects.misspelling import Query, add_measures
 from rag.prompts import arm_of, chat_messages, each
 
 ARMS = {
@@ -118,7 +118,7 @@ def arm(queries: Sequence[Query], normaliser: Normaliser) -> list[Answer]:
         "tokens": (0.0, 1.0),
     }
     return [
-        judged(query, Answer(answer=drug, predicted=drug, measures=measures))
+        add_measures(query, Answer(answer=drug, predicted=drug, measures=measures))
         for query, drug in zip(queries, found, strict=True)
     ]
 
@@ -157,7 +157,7 @@ def llm_spells(
 
     def read(query: Query, reply: Reply) -> Answer:
         word = parse_spelling(reply.text)
-        return judged(
+        return add_measures(
             query, Answer(answer=word, predicted=word if word in known else None, **_cost(reply))
         )
 
@@ -202,7 +202,7 @@ def llm_chooses(queries: Sequence[Query], llm: LLM, ranker: Ranker, k: int = 5) 
             {"among": (float(query.drug in of), 1.0)} if query.drug else {}
         )
         answers.append(
-            judged(
+            add_measures(
                 query, Answer(answer=drug, predicted=drug, measures=measures, requests=[choice.key])
             )
         )

@@ -221,7 +221,7 @@ def every_drug_with_ten_effects(
     """Decide whether each drug with an ATC code and ten terms in SIDER is in the benchmark."""
     if sider is None:
         return Decision("not run", "SIDER is not part of the bundled sample.", reason="no answers")
-    knowledge = by_name(sider.kept)
+    knowledge = by_name(sider.coded_terms)
     enough = set(with_least(knowledge))
     missing = enough - set(released)
     most_terms = max((len(knowledge[name]) for name in missing), default=0)
