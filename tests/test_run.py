@@ -276,6 +276,17 @@ def test_an_unknown_profile_is_named(ready, run_in):
     assert "'smoke'" in done.stderr
 
 
+def test_the_order_in_a_profile_changes_no_parameter(tmp_path, monkeypatch):
+    """A draw that goes through the names of a parameter depends on the values alone."""
+    (tmp_path / "some.yml").write_text(
+        "03_side_effects_misspelling:\n  llm_names: {misspelt: 4, brand: 1, absent: 2}\n  draws: 5\n"
+    )
+    monkeypatch.setattr("resources.settings.PROFILES", tmp_path)
+    values = parameters.parameters("03_side_effects_misspelling", "some")
+    assert list(values) == ["draws", "llm_names", "profile"]
+    assert list(values["llm_names"]) == ["absent", "brand", "misspelt"]
+
+
 def test_a_notebook_without_parameters_cell_is_named(demo, run_in):
     path = demo / "notebooks" / "01_demo_first.ipynb"
     path.write_text(path.read_text().replace('"parameters"', '"other"'))

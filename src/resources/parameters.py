@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from resources.settings import NOTEBOOKS, PublicError, SettingsError, read_profile, settings
 
 
@@ -67,7 +69,9 @@ def declared(notebook: Path) -> dict[str, Any]:
 def parameters(notebook: str, profile: str) -> dict[str, Any]:
     """Return what a profile and the settings give a notebook.
 
-    `LLM_MODEL` goes before the notebook's section, and that before the defaults.
+    `LLM_MODEL` goes before the notebook's section, and that before the defaults. Names are in
+    alphabetical order, within a parameter too: a draw by name must not depend on the order in
+    which a profile lists them.
 
     Raises:
         SettingsError: The section has a parameter that the notebook does not declare.
@@ -80,7 +84,9 @@ def parameters(notebook: str, profile: str) -> dict[str, Any]:
     values = {**(content.get("defaults") or {}), **section, "profile": profile}
     if settings().llm_model:
         values["llm_model"] = settings().llm_model
-    return {name: value for name, value in values.items() if name in known}
+    used = {name: value for name, value in values.items() if name in known}
+    in_order: dict[str, Any] = yaml.safe_load(yaml.safe_dump(used, sort_keys=True))
+    return in_order
 
 
 def check_profile(profile: str, notebooks: list[str]) -> None:
