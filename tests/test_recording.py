@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from test_requests import row
 
-from evaluation import recording
+from evaluation import answers, recording
+from evaluation.answers import Answer, PlainUnit, make_row, to_frame
 from helpers import requests
 from helpers.requests import Store, StoreError, write
 from resources import engines, lora
@@ -27,6 +29,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(requests, "STORE", store)
     monkeypatch.setattr(requests, "RELEASED", tmp_path / "released")
     monkeypatch.setattr(recording, "BUILD", tmp_path / "_build")
+    monkeypatch.setattr(answers, "BUILT", tmp_path / "_build" / "answers")
+    monkeypatch.setattr(answers, "TIMED", tmp_path / "timings")
     monkeypatch.setattr(engines, "RELEASED", tmp_path / "adapters")
     monkeypatch.setattr(lora, "ADAPTERS", tmp_path / "trained")
     requests.store.cache_clear()
@@ -54,6 +58,18 @@ def test_a_fresh_store_finds_every_reply_of_a_recorded_run(run, tmp_path):
     written = (tmp_path / "released" / "smoke" / "01_one.parquet").read_bytes()
     recording.record_replies("smoke")
     assert (tmp_path / "released" / "smoke" / "01_one.parquet").read_bytes() == written
+
+
+def test_the_times_of_single_questions_are_recorded_and_found_without_a_server(run, tmp_path):
+    unit = PlainUnit("a", "a", "a question", "yes")
+    timed = Answer(repeat=1, model="m", measures={"seconds": (0.5, 1.0)})
+    rows = to_frame([make_row(Answer("yes"), unit, arm="x"), make_row(timed, unit, arm="x")])
+    built = answers.BUILT / "smoke" / "01_one"
+    answers.write(built, rows, licence="CC0-1.0")
+    recording.record_replies("smoke")
+    shutil.rmtree(built)
+    (found,) = answers.read(answers.timed("01_one", "smoke")).to_dict("records")
+    assert (found["repeat"], found["measures"]) == (1, {"seconds": (0.5, 1.0)})
 
 
 def test_a_reply_that_the_repository_has_is_not_recorded_twice(run, tmp_path):

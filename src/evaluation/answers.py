@@ -21,6 +21,8 @@ from resources.settings import BUILD, DATA, run_name
 
 BUILT = BUILD / "answers"
 RELEASED = DATA / "answers"
+TIMED = DATA / "timings"
+"""Rows that only a live server can make, of recorded profiles: `<run>/<notebook>`."""
 
 TEXTS = ("question", "answer", "predicted", "gold")
 """Columns that a licence can forbid to pass on; ids stay."""
@@ -328,6 +330,12 @@ def newest(notebook: str, profile: str) -> Path:
         if any(folder.glob("*.parquet")):
             return folder
     return RELEASED / notebook
+
+
+def timed(notebook: str, profile: str) -> Path:
+    """The folder with a notebook's recorded times: the profile's own, or else its newest rows."""
+    recorded = TIMED / run_name(profile) / notebook
+    return recorded if any(recorded.glob("*.parquet")) else newest(notebook, profile)
 
 
 def released(notebook: str, name: str) -> str:

@@ -259,7 +259,7 @@ class Run:
         """
         if settings().answers != "stored-only":
             return list(measure())
-        stored = answers.read(answers.newest(self.notebook, self.profile))
+        stored = answers.read(answers.timed(self.notebook, self.profile))
         # The times of the reference's model are not those of this one.
         own_models = ["", profile_model(self.profile)]
         return stored[stored["model"].isin(own_models) & (stored["repeat"] == 1)]

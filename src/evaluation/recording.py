@@ -1,7 +1,7 @@
 """Put a profile's replies and searches into the repository: a run of it asks and encodes nothing.
 
 A run with `ANSWERS=stored-only` then answers everything from `data/requests/<profile>` and
-`data/retrieval/<profile>`.
+`data/retrieval/<profile>`, and takes the times of single questions from `data/timings/<profile>`.
 """
 
 import json
@@ -10,12 +10,14 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from evaluation import records
+from evaluation import answers, records
 from helpers import neighbours, requests
 from helpers.requests import Row, StoreError
 from resources import artifacts, engines, lora
 from resources.settings import BUILD, run_command_line, run_name, settings
 
+TIMES_LICENCE = "CC0-1.0"
+"""Licence of the times and of the questions that they belong to, which the project made."""
 MAX_BYTES = 2 * 2**20
 """Largest file that is kept in git."""
 
@@ -44,6 +46,7 @@ def record_replies(profile: str) -> int:
     n_written = 0
     for run in runs:
         neighbours.release(run_name(profile), run.stem)
+        _record_times(run.stem, profile)
         rows = [row for row in _rows_of(run) if row.key not in other_keys]
         path = folder / run.with_suffix(".parquet").name
         path.unlink(missing_ok=True)
@@ -53,6 +56,18 @@ def record_replies(profile: str) -> int:
             _release_adapters(rows)
             n_written += len(rows)
     return n_written
+
+
+def _record_times(notebook: str, profile: str) -> None:
+    """Write the rows that only a live server can make, those of repetition 1."""
+    own_run = answers.BUILT / run_name(profile) / notebook
+    if not any(own_run.glob("*.parquet")):
+        return
+    rows = answers.read(own_run)
+    timed = rows[rows["repeat"] == 1]
+    if len(timed):
+        folder = answers.TIMED / run_name(profile) / notebook
+        answers.write(folder, timed, licence=TIMES_LICENCE)
 
 
 def _rows_of(run: Path) -> list[Row]:
