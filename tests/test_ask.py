@@ -22,7 +22,7 @@ KNOWN = {
     "prednisolone": ["weight increased", "nausea"],
     "o'drug": ["no adverse event"],
 }
-VOCABULARY = Vocabulary.of(
+VOCABULARY = Vocabulary.by_role(
     drug=KNOWN, effect={effect for effects in KNOWN.values() for effect in effects}
 )
 drugs = st.sampled_from(sorted(KNOWN))
@@ -58,8 +58,98 @@ def test_a_name_that_is_not_near_or_near_to_two_is_not_guessed(asked):
     assert found.nearest
 
 
+@pytest.mark.parametrize(
+    ("written", "names"),
+    [
+        ("hypertension", ["hypotension"]),
+        ("hypotension", ["hypertension", "nausea"]),
+        ("hypertensoin", ["hypotension"]),
+        ("hyperkalaemia", ["hypokalaemia"]),
+        ("hypokalaemia", ["hypocalcaemia"]),
+        ("hypocalcemia", ["hypokalemia"]),
+        ("hypokalemia", ["hyponatremia"]),
+        ("bradycardia", ["tachycardia"]),
+        ("weight increased", ["weight decreased"]),
+        ("neutrophilia", ["neutropenia"]),
+        ("upper abdominal pain", ["lower abdominal pain"]),
+    ],
+)
+def test_a_name_is_never_taken_for_its_opposite(written, names):
+    match = Vocabulary.by_role(effect=names).normalise(written, "effect")
+    assert match.name is None
+    assert names[0] in match.nearest
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("hypertensoin", "hypertension"),
+        ("hypotensoin", "hypotension"),
+        ("hypercalcemia", "hypercalcaemia"),
+        ("hypokalemia", "hypokalaemia"),
+        ("weight increased.", "weight increased"),
+    ],
+)
+def test_a_misspelt_name_that_has_an_opposite_is_corrected(written, name):
+    match = Vocabulary.by_role(effect=[name, "nausea"]).normalise(written, "effect")
+    assert match.name == name
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("prednisone", "prednisolone"),
+        ("Prednisolone", "prednisone"),
+        ("cefalexin", "cefaloxin"),
+        ("dobutamine", "dopamine"),
+    ],
+)
+def test_another_real_drug_is_no_misspelling(written, name):
+    match = Vocabulary.by_role(drug=[name]).normalise(written, "drug")
+    assert match.name is None
+    assert match.nearest == (name,)
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [("prednisolon", "prednisolone"), ("metfromin", "metformin"), ("paracetamole", "paracetamol")],
+)
+def test_a_misspelt_drug_is_corrected_and_the_correction_can_be_shown(written, name):
+    match = Vocabulary.by_role(drug=[name]).normalise(written, "drug")
+    assert (match.written, match.name) == (written, name)
+    assert match.distance > 0
+
+
+@pytest.mark.parametrize("apostrophe", ["'", "\u2019", "\u2018", "\u02bc"])
+@pytest.mark.parametrize("name", ["crohn's disease", "crohn\u2019s disease"])
+def test_any_apostrophe_is_that_of_the_graph(apostrophe, name):
+    vocabulary = Vocabulary.by_role(drug=["aspirin"], effect=[name])
+    written = f"Crohn{apostrophe}s disease"
+    match = vocabulary.normalise(written, "effect")
+    assert (match.name, match.distance) == (name, 0)
+    assert vocabulary.link(f"Does aspirin cause {written}?")["effect"] == [name]
+
+
+@pytest.mark.parametrize(
+    ("question", "drug", "effect"),
+    [
+        ("Is {effect} an adverse effect of {drug}?", "methotrexate.", "bleeding n.o.s."),
+        ("Does {drug} cause {effect}?", "methotrexate.", "bleeding n.o.s."),
+        ("Does {drug} cause {effect}", "vit. k", "infection n.o.s."),
+        ("Is {effect} a side effect of {drug}.", "st. john's wort", "pain, n.o.s."),
+    ],
+)
+def test_names_with_dots_are_found_as_written(question, drug, effect):
+    vocabulary = Vocabulary.by_role(drug=[drug, "aspirin"], effect=[effect, "nausea"])
+    kind, names = ask.parse(question.format(drug=drug, effect=effect), vocabulary)
+    assert kind == "forward"
+    for role, name in (("drug", drug), ("effect", effect)):
+        match = vocabulary.normalise(names[role], role)
+        assert (match.name, match.distance) == (name, 0)
+
+
 def test_of_names_that_overlap_the_longest_is_linked():
-    vocabulary = Vocabulary.of(
+    vocabulary = Vocabulary.by_role(
         drug=["calcium", "insulin"],
         cls=["calcium channel blockers"],
         effect=["pain", "abdominal pain"],

@@ -362,6 +362,28 @@ def test_relaxing_drops_labels_and_directions_and_spells_names(before: str, afte
     assert cypher.relaxed(before, cypher.names_of(CHAIN), kg.QUESTIONS) == after
 
 
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("'crohn\\'s disease'", "'crohn\\'s disease'"),
+        ('"crohn\'s disease"', "'crohn\\'s disease'"),
+        ('"Crohn\u2019s diseas"', "'crohn\\'s disease'"),
+        ("'no \\'such\\' name'", "'no \\'such\\' name'"),
+        ("'back\\\\slash'", "'back\\\\slash'"),
+        ('"a \\"quoted\\" name"', "'a \"quoted\" name'"),
+    ],
+)
+def test_relaxing_closes_every_quote(written: str, name: str) -> None:
+    vocabulary = Vocabulary.by_role(drug=["aspirin"], effect=["crohn's disease"])
+    statement = (
+        "MATCH (d:QaDrug)-[:causes_side_effect]->(s:QaSideEffect {{name: {}}}) RETURN d.name"
+    )
+    relaxed = "MATCH (d)-[:causes_side_effect]-(s {{name: {}}}) RETURN d.name"
+    assert cypher.relaxed(statement.format(written), vocabulary, kg.QUESTIONS) == relaxed.format(
+        name
+    )
+
+
 def test_a_bounded_statement_keeps_its_directions_and_the_types_of_its_graph() -> None:
     written = (
         "MATCH (a:QaDrug)-[:interacts_with]->(b)<--(c)-[r*2]-(d)-[:interactsWith]-(e) RETURN e.name"
@@ -418,7 +440,7 @@ def test_at_most_ten_names_become_facts() -> None:
 
 # ------------------------------------------------------------------------------------------------------------ answers
 
-VOCABULARY = Vocabulary.of(
+VOCABULARY = Vocabulary.by_role(
     drug=["alpha", "beta", "gamma", "beta blocker"], effect=["rash", "dry cough"]
 )
 

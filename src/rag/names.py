@@ -1,102 +1,238 @@
-"""The names that a graph has: found in a text word for word, or taken for a name that is written a little wrong."""
+"""The names that a graph has: found in a text word for word, or meant by one that is misspelt."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
 from helpers.graph import Graph, GraphError
 
+MAX_EDITS = 3
+LETTERS_PER_EDIT = 5
+"""A name may differ from the graph's by one edit for each five letters."""
+MAX_SUGGESTIONS = 3
+
+OPPOSITES = (
+    ("hypo", "hyper"),
+    ("brady", "tachy"),
+    ("kalaemia", "calcaemia"),
+    ("kalemia", "calcemia"),
+    ("kalaemia", "natraemia"),
+    ("kalemia", "natremia"),
+    ("calcaemia", "natraemia"),
+    ("calcemia", "natremia"),
+    ("increase", "decrease"),
+    ("penia", "philia"),
+    ("upper", "lower"),
+)
+"""Parts of medical words that exclude each other; few edits lie between some of them."""
+_APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\u00b4`", "'"))
+_WORD = re.compile(r"[\w(][\w'().,/+-]*")
+
 
 @dataclass(frozen=True)
 class Normalised:
-    """A name of a role as asked, and as the graph has it (None if none is near enough); `nearest` are others."""
+    """A name as the graph has it.
+
+    Attributes:
+        role: What it names, such as drug or effect.
+        written: The name as it was written.
+        name: The graph's name; None if none is near enough, or if another may be meant.
+        distance: Edits between the two (optimal string alignment).
+        nearest: Other names that are near.
+    """
 
     role: str
-    asked: str
+    written: str
     name: str | None
-    distance: int  # edits between the two (optimal string alignment)
+    distance: int
     nearest: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The names that the graph has, by role: drug, effect, and others if there are any."""
+    """The names that the graph has.
+
+    Attributes:
+        names: Names by role: drug, effect, and others if there are any.
+    """
 
     names: Mapping[str, tuple[str, ...]]
 
     @staticmethod
-    def of(**names: Iterable[str]) -> "Vocabulary":
-        """The vocabulary of these names by role."""
-        return Vocabulary({role: tuple(sorted(set(of_role))) for role, of_role in names.items()})
+    def by_role(**names: Iterable[str]) -> "Vocabulary":
+        """Make a vocabulary of names by role."""
+        by_role = {}
+        for role, of_role in names.items():
+            by_role[role] = tuple(sorted(set(of_role)))
+        return Vocabulary(by_role)
 
     @staticmethod
     def read(graph: Graph) -> "Vocabulary":
-        """The names of a graph with the labels `Drug` and `SideEffect`; a GraphError if it holds no drugs."""
-        query, labels = (
-            "MATCH (n:{}) RETURN n.name AS name",
-            {"drug": "Drug", "effect": "SideEffect"},
-        )
-        names = {
-            role: [row["name"] for row in graph.read(query.format(of))]
-            for role, of in labels.items()
-        }
+        """Read the names of a graph with the labels `Drug` and `SideEffect`.
+
+        Raises:
+            GraphError: It holds no drugs.
+        """
+        names = {}
+        for role, label in (("drug", "Drug"), ("effect", "SideEffect")):
+            rows = graph.read(f"MATCH (n:{label}) RETURN n.name AS name")
+            names[role] = [row["name"] for row in rows]
         if not names["drug"]:
             raise GraphError(
-                "The graph holds no drugs. Load them, for example by running this notebook from its top."
+                "The graph holds no drugs. Load them, for example by running this notebook from "
+                "its top."
             )
-        return Vocabulary.of(**names)
+        return Vocabulary.by_role(**names)
 
-    def normalise(self, asked: str, role: str) -> Normalised:
-        """The graph's name of a role for a name as written, whatever its case.
+    def normalise(self, written: str, role: str) -> Normalised:
+        """Find the graph's name of a role for a name as written.
 
-        Else the nearest name, if it is one edit away for each five letters, three at most, and no other is as near.
+        Case, typographic apostrophes and a final dot make no difference. Otherwise the nearest name
+        is meant, if it is one edit away for each five letters, three at most, if no other is as
+        near, and if the name as written is neither its opposite nor another drug.
+
+        Args:
+            written: The name as a question or a statement has it.
+            role: A key of `names`.
         """
-        text = " ".join(asked.lower().split())
-        names = {name.lower(): name for name in self.names[role]}
-        near = process.extract(text, list(names), scorer=OSA.distance, limit=4)
-        suggestions = tuple(names[name] for name, _, _ in near[:3])
-        best = int(near[0][1]) if near else len(text)
-        tied = len(near) > 1 and near[1][1] == best
-        if not near or tied or best > min(3, len(text) // 5):
-            return Normalised(role, asked, None, best, suggestions)
-        return Normalised(role, asked, names[near[0][0]], best, suggestions[1:])
+        text = canonical(written)
+        names = {canonical(name): name for name in self.names[role]}
+        same = _same_name(text, names)
+        if same is not None:
+            return Normalised(role, written, same, 0)
+        near = _nearest(text, names)
+        suggestions = tuple(names[name] for name, _ in near[:MAX_SUGGESTIONS])
+        distance = near[0][1] if near else len(text)
+        if not _is_clear(text, near) or _means_another(text, near[0][0], role):
+            return Normalised(role, written, None, distance, suggestions)
+        return Normalised(role, written, suggestions[0], distance, suggestions[1:])
 
     def link(self, text: str) -> dict[str, list[str]]:
-        """The names that stand in a text word for word, by role, in their order; of names that overlap the longest."""
-        words = [(match.start(), match.end()) for match in re.finditer(r"[\w(][\w'().,/+-]*", text)]
-        found: list[tuple[int, str, str]] = []
-        used: set[int] = set()
-        # the first of names that are the same in lower case
-        named = [(role, name) for role, names in self.names.items() for name in names]
-        lookup = {name.lower(): (role, name) for role, name in reversed(named)}
-        longest = max((name.count(" ") + 1 for name in lookup), default=0)
-        for size in range(min(longest, len(words)), 0, -1):
-            for first in range(len(words) - size + 1):
-                span = range(first, first + size)
-                if used.isdisjoint(span):
-                    piece = text[words[first][0] : words[first + size - 1][1]].lower()
-                    if match := lookup.get(piece) or lookup.get(piece.rstrip(".,:;?!")):
-                        found.append((first, *match))
-                        used |= set(span)
+        """Find the names that are in a text word for word.
+
+        Returns:
+            The names by role, in the order of the text; of names that overlap the longest.
+        """
         linked: dict[str, list[str]] = {role: [] for role in self.names}
-        for _, role, name in sorted(found):
+        for _, role, name in sorted(self._matches(text.translate(_APOSTROPHES))):
             if name not in linked[role]:
                 linked[role].append(name)
         return linked
 
+    def _matches(self, text: str) -> Iterator[tuple[int, str, str]]:
+        """Yield number of the first word, role and name of each name in a text."""
+        lookup = self._roles_by_name()
+        longest = max((name.count(" ") + 1 for name in lookup), default=0)
+        words = [match.span() for match in _WORD.finditer(text)]
+        used: set[int] = set()
+        for first, end in _spans(len(words), longest):
+            if not used.isdisjoint(range(first, end)):
+                continue
+            piece = text[words[first][0] : words[end - 1][1]].lower()
+            match = lookup.get(piece) or lookup.get(piece.rstrip(".,:;?!"))
+            if match:
+                yield (first, *match)
+                used.update(range(first, end))
+
+    def _roles_by_name(self) -> dict[str, tuple[str, str]]:
+        """Role and name by the name in lower case; of those that are the same then, the first."""
+        lookup: dict[str, tuple[str, str]] = {}
+        for role, names in self.names.items():
+            for name in names:
+                lookup.setdefault(name.translate(_APOSTROPHES).lower(), (role, name))
+        return lookup
+
+
+def canonical(name: str) -> str:
+    """A name in lower case, with single spaces and plain apostrophes."""
+    return " ".join(name.translate(_APOSTROPHES).lower().split())
+
+
+def _same_name(text: str, names: Mapping[str, str]) -> str | None:
+    if text in names:
+        return names[text]
+    without_dot = [name for key, name in names.items() if key.rstrip(".") == text.rstrip(".")]
+    return without_dot[0] if len(without_dot) == 1 and text.rstrip(".") else None
+
+
+def _nearest(text: str, names: Iterable[str]) -> list[tuple[str, int]]:
+    """The nearest names with their distances, one more than are suggested."""
+    near = process.extract(text, list(names), scorer=OSA.distance, limit=MAX_SUGGESTIONS + 1)
+    return [(name, int(distance)) for name, distance, _ in near]
+
+
+def _is_clear(text: str, near: list[tuple[str, int]]) -> bool:
+    """Whether the first name is near enough, and the second is not as near."""
+    distances = [distance for _, distance in near]
+    if not distances or distances[0] > min(MAX_EDITS, len(text) // LETTERS_PER_EDIT):
+        return False
+    return distances[0] not in distances[1:]
+
+
+def _means_another(text: str, name: str, role: str) -> bool:
+    distance = OSA.distance(text, name)
+    for opposite in opposites(name):
+        if OSA.distance(text, opposite) <= distance:
+            return True
+    return role == "drug" and is_other_drug(text, name)
+
+
+def opposites(name: str) -> Iterator[str]:
+    """Yield the opposites of a medical term, such as hypotension for hypertension."""
+    for pair in OPPOSITES:
+        for part, other in (pair, pair[::-1]):
+            if part in name:
+                yield name.replace(part, other)
+
+
+def is_other_drug(text: str, name: str) -> bool:
+    """Whether a name in lower case is that of another drug, as prednisone is of prednisolone."""
+    drugs = _real_drugs()
+    meant = set(drugs.get(text, ()))
+    return bool(meant) and meant.isdisjoint(drugs.get(name, (name,)))
+
+
+@cache
+def _real_drugs() -> Mapping[str, Iterable[str]]:
+    # Seconds to load, so only where a name would be corrected.
+    from drug_named_entity_recognition import drugs_finder  # noqa: PLC0415
+
+    return drugs_finder.drug_variant_to_canonical
+
+
+def _spans(n_words: int, longest: int) -> Iterator[tuple[int, int]]:
+    """Yield first word and end of each span of words, the longest first."""
+    for size in range(min(longest, n_words), 0, -1):
+        for first in range(n_words - size + 1):
+            yield first, first + size
+
 
 def split_names(text: str, with_comma: Iterable[str] = ()) -> list[str]:
-    """The names in a comma-separated list, keeping together those of `with_comma`, such as "hallucination, visual"."""
+    """Split a comma-separated list of names.
+
+    Args:
+        text: The list, with or without a final dot.
+        with_comma: Names that hold commas, such as "hallucination, visual"; they stay together.
+    """
     pieces = [piece.strip() for piece in text.strip().rstrip(".").split(", ")]
     known = set(with_comma)
     longest = max((term.count(", ") + 1 for term in known), default=1)
     terms: list[str] = []
-    i = 0
-    while i < len(pieces):
-        size = next((n for n in range(longest, 1, -1) if ", ".join(pieces[i : i + n]) in known), 1)
-        terms.append(", ".join(pieces[i : i + size]))
-        i += size
+    start = 0
+    while start < len(pieces):
+        size = _size_of_known(pieces[start : start + longest], known)
+        terms.append(", ".join(pieces[start : start + size]))
+        start += size
     return [term for term in terms if term]
+
+
+def _size_of_known(pieces: list[str], known: set[str]) -> int:
+    """The number of pieces that make the longest known name at their beginning; 1 if none does."""
+    for size in range(len(pieces), 1, -1):
+        if ", ".join(pieces[:size]) in known:
+            return size
+    return 1

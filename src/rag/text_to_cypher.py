@@ -1,18 +1,25 @@
-"""Cypher that a language model writes: read off its reply, run read-only, returned to it where it finds nothing."""
+"""Cypher that a language model writes: read off its reply, run read-only, and repaired."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from helpers.completions import Message, Reply
-from helpers.graph import CypherRejected, Graph
+from helpers.graph import CypherRejected, Graph, Untrusted
 from helpers.llm import LLM
 from helpers.thoughts import without_thought
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One statement: the names in its column, or the problem as worded for the model, and its seconds in the graph."""
+    """One statement that was run.
+
+    Attributes:
+        cypher: The statement; empty if the reply holds none.
+        returned: The names in its column.
+        problem: What is wrong with it, as worded for the model; empty if nothing is.
+        seconds: Its time in the graph.
+    """
 
     cypher: str
     returned: frozenset[str] = frozenset()
@@ -21,46 +28,107 @@ class Attempt:
 
 
 REFUSED = "it is not valid Cypher, or uses what this graph does not have."
+"""In place of a server's own words, so that stored replies to it hold on every server."""
+MAX_PROBLEM_CHARACTERS = 300
+
 _FENCE = re.compile(r"```(?:\w+)?\s*(.*?)(?:```|\Z)", re.DOTALL)
-_BEGIN = re.compile(r"\b(?:OPTIONAL\s+MATCH|MATCH|WITH|UNWIND|CALL|RETURN)\b", re.IGNORECASE)
+_PATTERN = re.compile(
+    r"\b(?:OPTIONAL\s+)?MATCH\s*(?=\(|\w+\s*=|(?:ALL|ANY|SHORTEST)\b)"
+    r"|^\s*(?:UNWIND|CALL|RETURN|WITH)\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""A clause that cannot be a word of prose: a pattern follows it, or it begins a line."""
+_KEYWORD = re.compile(r"\b(?:OPTIONAL\s+MATCH|MATCH|WITH|UNWIND|CALL|RETURN)\b", re.IGNORECASE)
+_END = re.compile(r";|\n\s*\n")
 
 
 def read_statement(reply: str) -> str:
-    """The statement in a reply, within its first fence if any: from its first clause to a semicolon or empty line."""
-    reply = without_thought(reply)
-    text = fenced[1] if (fenced := _FENCE.search(reply)) else reply
-    begun = _BEGIN.search(text)
-    return re.split(r";|\n\s*\n", text[begun.start() :])[0].strip() if begun else ""
+    """Read the statement off a reply: from its first clause to a semicolon or an empty line.
+
+    A statement in a fence goes before one outside, and a clause before a word of prose such as
+    "with".
+
+    Returns:
+        The statement, or an empty text.
+    """
+    answer = without_thought(reply)
+    texts = _FENCE.findall(answer) or [answer]
+    for begin in (_PATTERN, _KEYWORD):
+        for text in texts:
+            if match := begin.search(text):
+                return _END.split(text[match.start() :].lstrip())[0].strip()
+    return ""
 
 
 def run_statement(
     graph: Graph, cypher: str, *, max_rows: int = 100, timeout: float = 5.0
 ) -> Attempt:
-    """Run a statement that a model wrote, read-only, and read its column of names: the only one, or `answer`."""
+    """Run a statement that a model wrote, read-only, and read the names that it returns.
+
+    The names are in its only column, or in the one called `answer`.
+
+    Args:
+        graph: The graph to read.
+        cypher: One statement, or an empty text if the model wrote none.
+        max_rows: More rows are a problem.
+        timeout: Limit in seconds.
+    """
     if not cypher:
         return Attempt(cypher, problem="No statement: the reply holds none.")
     try:
-        found = graph.read_untrusted(cypher, max_rows=max_rows, timeout=timeout)
+        result = graph.read_untrusted(cypher, max_rows=max_rows, timeout=timeout)
     except CypherRejected as error:
-        # no server's own words, so that the stored replies to it hold on every server
-        why = REFUSED if error.kind == "Refused" else str(error)[:300]
-        return Attempt(cypher, problem=f"{error.kind}: {why}")
-    columns = list(found.rows[0]) if found.rows else []
-    values = [row.get(columns[0] if len(columns) == 1 else "answer") for row in found.rows]
-    problem = ""
-    if found.truncated:
+        reason = REFUSED if error.kind == "Refused" else str(error)[:MAX_PROBLEM_CHARACTERS]
+        return Attempt(cypher, problem=f"{error.kind}: {reason}")
+    if result.truncated:
         problem = f"Too many rows: more than {max_rows}."
-    elif not values:
+        return Attempt(cypher, problem=problem, seconds=result.seconds)
+    return _read_names(cypher, result)
+
+
+def _read_names(cypher: str, result: Untrusted) -> Attempt:
+    if not result.rows:
         problem = "No rows: it matches nothing."
-    elif not all(isinstance(value, str) for value in values):
-        there = ", ".join(columns)
-        return Attempt(
-            cypher,
-            problem=f"Wrong column: one column of names, called answer, is needed; found {there}.",
+        return Attempt(cypher, problem=problem, seconds=result.seconds)
+    columns = list(result.rows[0])
+    column = columns[0] if len(columns) == 1 else "answer"
+    values = [row.get(column) for row in result.rows]
+    names = frozenset(value for value in values if isinstance(value, str))
+    if not all(isinstance(value, str) for value in values):
+        problem = (
+            "Wrong column: one column of names, called answer, is needed; found "
+            f"{', '.join(columns)}."
         )
-    return Attempt(
-        cypher, frozenset() if problem else frozenset(map(str, values)), problem, found.seconds
-    )
+        return Attempt(cypher, problem=problem)
+    return Attempt(cypher, names, seconds=result.seconds)
+
+
+@dataclass
+class Conversation:
+    """A prompt with the statements that were tried for it.
+
+    Attributes:
+        messages: What the model is asked next.
+        attempts: Each statement with the reply that holds it.
+    """
+
+    messages: list[Message]
+    attempts: list[tuple[Attempt, Reply]] = field(default_factory=list)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the last statement has a problem."""
+        return bool(self.attempts[-1][0].problem)
+
+    def add(self, attempt: Attempt, reply: Reply) -> None:
+        """Add a statement, and ask for a better one."""
+        self.attempts.append((attempt, reply))
+        repair = f"{attempt.problem}\nWrite a corrected statement, and nothing else."
+        self.messages = [
+            *self.messages,
+            {"role": "assistant", "content": reply.text},
+            {"role": "user", "content": repair},
+        ]
 
 
 def write_and_run(
@@ -72,27 +140,28 @@ def write_and_run(
     max_tokens: int,
     within: Callable[[str], str] = str,
 ) -> list[list[tuple[Attempt, Reply]]]:
-    """The statements that a model writes for each prompt, each with its reply; repaired `repairs` times at most.
+    """Let a model write a statement for each prompt, run it, and have it repaired.
 
-    `within` bounds a statement before it runs, where graphs share a database.
+    Args:
+        llm: The model that writes.
+        graph: The graph to read.
+        prompts: The messages of each prompt.
+        repairs: How often a statement that fails or finds nothing goes back to the model.
+        max_tokens: Longest reply.
+        within: Bounds a statement before it runs, where graphs share a database.
+
+    Returns:
+        For each prompt its statements, each with the reply that holds it.
     """
-    turns = [list(prompt) for prompt in prompts]
-    tried: list[list[tuple[Attempt, Reply]]] = [[] for _ in turns]
-    open_ = list(range(len(turns)))
-    for label in ("write Cypher", *["repair Cypher"] * repairs):
-        if not open_:
+    conversations = [Conversation(list(prompt)) for prompt in prompts]
+    pending = conversations
+    for label in ["write Cypher", *["repair Cypher"] * repairs]:
+        if not pending:
             break
-        replies = llm.chat_many([turns[i] for i in open_], max_tokens=max_tokens, label=label)
-        for i, reply in zip(open_, replies, strict=True):
-            attempt = run_statement(graph, within(read_statement(reply.text)))
-            tried[i].append((attempt, reply))
-            turns[i] = [
-                *turns[i],
-                {"role": "assistant", "content": reply.text},
-                {
-                    "role": "user",
-                    "content": f"{attempt.problem}\nWrite a corrected statement, and nothing else.",
-                },
-            ]
-        open_ = [i for i in open_ if tried[i][-1][0].problem]
-    return tried
+        turns = [conversation.messages for conversation in pending]
+        replies = llm.chat_many(turns, max_tokens=max_tokens, label=label)
+        for conversation, reply in zip(pending, replies, strict=True):
+            statement = within(read_statement(reply.text))
+            conversation.add(run_statement(graph, statement), reply)
+        pending = [conversation for conversation in pending if conversation.is_open]
+    return [conversation.attempts for conversation in conversations]

@@ -115,7 +115,8 @@ def graphrag_prompt(schema: str, question: str) -> list[dict[str, str]]:
 _ARROW = re.compile(r"<-(\[[^\]]*\])-|-(\[[^\]]*\])->")
 _BETWEEN = re.compile(r"-\[\s*(\w*)\s*(?::([\w|:` ]*))?([^\]]*)\]-|(?<=\))\s*(<?)--(>?)\s*(?=\()")
 _LABEL = re.compile(r"(\(\s*\w*)\s*:\s*\w+")
-_NAME = re.compile(r"'([^']*)'|\"([^\"]*)\"")
+_NAME = re.compile(r"""'((?:\\.|[^'\\])*)'|"((?:\\.|[^"\\])*)\"""", re.DOTALL)
+_ESCAPED = re.compile(r"\\(['\"\\])")
 
 
 def bounded(cypher: str, store: Store, *, loose: bool = False) -> str:
@@ -142,7 +143,7 @@ def relaxed(cypher: str, vocabulary: Vocabulary, store: Store) -> str:
     """A statement without labels and directions, loosely `bounded`; each name as the graph spells one like it."""
 
     def spelled(match: re.Match[str]) -> str:
-        written = match[1] if match[1] is not None else match[2]
+        written = _ESCAPED.sub(r"\1", match[1] if match[1] is not None else match[2])
         near = [
             vocabulary.normalise(written, role)
             for role in vocabulary.names
@@ -205,7 +206,7 @@ def text_to_cypher(
 
 def names_of(content: KnowledgeGraph) -> Vocabulary:
     """The names of a graph, by what they are: drug or effect."""
-    return Vocabulary.of(
+    return Vocabulary.by_role(
         drug=(n for n, label in content.nodes.items() if label == "Drug"),
         effect=(n for n, label in content.nodes.items() if label == "SideEffect"),
     )

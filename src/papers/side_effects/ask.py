@@ -133,7 +133,7 @@ def _not_found(kind: str, names: Sequence[Normalised]) -> str:
         return f"This question has none of the forms that are understood. For example: {' '.join(EXAMPLES)}"
     words = {"drug": "drug", "effect": "side effect"}
     return " ".join(
-        f"The graph has no {words[name.role]} {name.asked!r}. Nearest: {', '.join(name.nearest) or 'none'}."
+        f"The graph has no {words[name.role]} {name.written!r}. Nearest: {', '.join(name.nearest) or 'none'}."
         for name in names
         if name.name is None
     )
@@ -159,7 +159,7 @@ def _worded(
         text = f"{_listing([row['drug'] for row in rows], 'drug')} listed with {of['effect']}"
     else:
         text = f"{_listing([row['side_effect'] for row in rows], 'side effect')} listed for {of['drug']}"
-    read_as = [f"{name.asked} was read as {name.name}" for name in names if name.distance]
+    read_as = [f"{name.written} was read as {name.name}" for name in names if name.distance]
     return " ".join([text.rstrip(".") + ".", *(f"({reading}.)" for reading in read_as)])
 
 
@@ -180,7 +180,7 @@ def _count(things: Sequence[object], what: str) -> str:
 def show(given: Answer, *, sample: bool = False) -> figures.Html:
     """An answer as a table: each step, and what came of it."""
     read = "; ".join(
-        f"{name.role}: {name.asked} → {name.name or 'not found'}"
+        f"{name.role}: {name.written} → {name.name or 'not found'}"
         + (f" ({_count(range(name.distance), 'edit')})" if name.name and name.distance else "")
         for name in given.names
     )

@@ -90,7 +90,7 @@ class Facts:
         """Every name that a question may use."""
         effects = set(chain.from_iterable(self.effects.values()))
         organs = set(self.organs.values())
-        return Vocabulary.of(drug=self.effects, effect=effects, cls=self.codes, organ=organs)
+        return Vocabulary.by_role(drug=self.effects, effect=effects, cls=self.codes, organ=organs)
 
 
 def collect(
