@@ -142,14 +142,14 @@ def drugs_of(normaliser: nn.Normaliser, *typed: str) -> list[str | None]:
     return normaliser(list(typed))
 
 
-EDITS = nn.by_edits(DRUGS)
+EDITS = nn.EditRanker(DRUGS)
 
 
 def test_the_ranker_knows_a_right_name_mends_a_slip_and_has_a_cut():
-    normaliser = nn.nearest(EDITS, 0.4)
+    normaliser = nn.Nearest(EDITS, 0.4)
     assert drugs_of(normaliser, *DRUGS) == DRUGS
     assert drugs_of(normaliser, "metfromin", "furosemid") == ["metformin", "furosemide"]
-    assert drugs_of(nn.nearest(EDITS, 0.99), "metfromin") == [None]
+    assert drugs_of(nn.Nearest(EDITS, 0.99), "metfromin") == [None]
     assert EDITS([], 3) == []
     ranked = EDITS(["metfromin"], 5)[0]
     assert [s for _, s in ranked] == sorted((s for _, s in ranked), reverse=True)
@@ -159,16 +159,16 @@ def test_the_ranker_knows_a_right_name_mends_a_slip_and_has_a_cut():
 
 @given(st.lists(names, max_size=5))
 def test_without_normalisation_only_right_names_are_found(typed):
-    assert drugs_of(nn.unchanged(DRUGS), *typed, "metformin")[-1] == "metformin"
+    assert drugs_of(nn.Unchanged(DRUGS), *typed, "metformin")[-1] == "metformin"
     assert all(
         d is None or d == t
-        for d, t in zip(drugs_of(nn.unchanged(DRUGS), *typed), typed, strict=True)
+        for d, t in zip(drugs_of(nn.Unchanged(DRUGS), *typed), typed, strict=True)
     )
 
 
 def test_the_dictionary_knows_trade_names_and_answers_in_our_names():
     pytest.importorskip("drug_named_entity_recognition")
-    exact = nn.by_dictionary(["acetaminophen", "fluoxetine"], fuzzy=False)
+    exact = nn.Dictionary(["acetaminophen", "fluoxetine"], fuzzy=False)
     assert drugs_of(exact, "tylenol", "paracetamol", "prozac", "floxetine", "breakfast") == [
         "acetaminophen",
         "acetaminophen",
@@ -176,7 +176,7 @@ def test_the_dictionary_knows_trade_names_and_answers_in_our_names():
         None,
         None,
     ]
-    fuzzy = nn.by_dictionary(["paracetamol", "metformin"])
+    fuzzy = nn.Dictionary(["paracetamol", "metformin"])
     assert drugs_of(fuzzy, "tylenol", "metforminn") == ["paracetamol", "metformin"]
 
 
@@ -184,9 +184,9 @@ def test_the_dictionary_knows_trade_names_and_answers_in_our_names():
 def test_the_dictionary_breaks_ties_alike_whatever_the_hash_seed():
     pytest.importorskip("drug_named_entity_recognition")
     code = """
-from papers.side_effects.normalisers import by_dictionary
+from papers.side_effects.normalisers import Dictionary
 known = ["acetaminophen", "amikacin", "ampicillin", "ibuprofen", "iopamidol", "meperidine", "mitomycin", "sildenafil"]
-print(by_dictionary(known)(["apas", "sonovue", "ctaopra", "gntamci", "ibuild", "ipatrium", "mepridine", "tretomycin"]))
+print(Dictionary(known)(["apas", "sonovue", "ctaopra", "gntamci", "ibuild", "ipatrium", "mepridine", "tretomycin"]))
 """
     found = {python_says(code, PYTHONHASHSEED=seed) for seed in ("1", "2", "3")}
     assert len(found) == 1
@@ -199,7 +199,7 @@ def test_in_turn_asks_the_next_only_where_nothing_was_found():
         seen.append(list(typed))
         return ["x" for _ in typed]
 
-    assert nn.in_turn(nn.unchanged(DRUGS), second)(["metformin", "typo"]) == ["metformin", "x"]
+    assert nn.InTurn((nn.Unchanged(DRUGS), second))(["metformin", "typo"]) == ["metformin", "x"]
     assert seen == [["typo"]]
 
 
@@ -244,7 +244,7 @@ def test_candidates_are_listed_in_alphabetical_order_whatever_the_ranking():
 
 def said_of(queries: Sequence[Query], drugs: Sequence[str | None], arm: str = "x") -> list[Answer]:
     """Rows of a normaliser that found these drugs."""
-    made = nn.arm(lambda _: list(drugs))(queries)
+    made = nn.NormaliserArm(lambda _: list(drugs))(queries)
     return [make_row(answer, query, arm=arm) for answer, query in zip(made, queries, strict=True)]
 
 
@@ -305,8 +305,8 @@ def test_a_name_of_the_papers_counts_as_spelt_whether_or_not_the_drug_is_known()
 def test_both_language_model_normalisers_answer_every_name(small_llm, tmp_path):
     llm = LLM(small_llm, folder=tmp_path)
     queries = [Query("metfromin", "metformin", "transpose", 1), Query("holiday", None, "absent")]
-    spelled = nn.llm_spells(llm, DRUGS)(queries)
-    chosen = nn.llm_chooses(llm, EDITS, k=3)(queries)
+    spelled = nn.LlmSpells(llm, DRUGS)(queries)
+    chosen = nn.LlmChooses(llm, EDITS, n_candidates=3)(queries)
     for answers in (spelled, chosen):
         assert all(a.measures["tokens"][0] > 0 and a.predicted in {None, *DRUGS} for a in answers)
     assert chosen[0].measures["among"] == (1, 1)

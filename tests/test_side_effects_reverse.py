@@ -24,7 +24,7 @@ from papers.side_effects import (
     rules as paper_rules,
 )
 from papers.side_effects.reverse import Query, canonical, parse_drugs
-from papers.side_effects.reverse_arms import Asking, Window
+from papers.side_effects.reverse_arms import SetGenerator, Window
 
 KNOWLEDGE = sr.tidy(
     {
@@ -105,7 +105,7 @@ def test_the_forms_in_which_models_answer(reply, drugs):
 def test_case_and_white_space_do_not_tell_names_apart():
     assert canonical(" Hallucination,  Visual\n") == "hallucination, visual"
     assert TRUTH["nausea"] == frozenset(KNOWLEDGE)
-    assert sr.asked(["NAUSEA"], TRUTH)[0].drugs == TRUTH["nausea"]
+    assert sr.make_queries(["NAUSEA"], TRUTH)[0].drugs == TRUTH["nausea"]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_an_unknown_tier_or_effect_is_refused():
     with pytest.raises(ValueError, match="no tier"):
         sr.stratified(benchmark(), {"huge": 1}, 0)
     with pytest.raises(ValueError, match="not in the ground truth"):
-        sr.asked(["no such effect"], TRUTH)
+        sr.make_queries(["no such effect"], TRUTH)
 
 
 # ---------------------------------------------------------------------------------------------------------------- arms
@@ -180,19 +180,19 @@ def value(answer: Answer, measure: str) -> float:
 
 def test_format_b_with_a_filter_returns_the_catalogued_sets(stores):
     queries = queries_of("nausea", "hallucination, visual", "flatulence", "pain")
-    results = arms.format_b_filter(stores[1], stores[1].index.size)(queries)
+    results = arms.FormatBFilter(stores[1], stores[1].index.size)(queries)
     assert [drugs(r) for r in results] == [q.drugs for q in queries]
     assert all(value(r, "latency") > 0 for r in results)
 
 
 def test_too_few_sentences_retrieved_means_too_few_drugs(stores):
-    (result,) = arms.format_b_filter(stores[1], 2)(queries_of("nausea"))
+    (result,) = arms.FormatBFilter(stores[1], 2)(queries_of("nausea"))
     assert len(drugs(result)) <= 2
 
 
 def test_documents_lose_drugs_at_each_step(stores):
     def shown(effect: str, **window: int) -> list[str]:
-        return arms.texts_of(
+        return arms.texts_in_window(
             stores[0], effect, Window(**{"documents": 10, "characters": 10_000, **window})
         )
 
@@ -241,8 +241,11 @@ def echo(prompt: str) -> Reply:
 
 def test_format_b_merges_its_chunks_and_counts(stores):
     llm = Scripted(echo)
-    arm = arms.format_b_llm(
-        stores[1], stores[1].index.size, Asking(llm, with_comma=frozenset({"1,25(oh)2d3"})), chunk=4
+    arm = arms.FormatBLlm(
+        stores[1],
+        stores[1].index.size,
+        SetGenerator(llm, with_comma=frozenset({"1,25(oh)2d3"})),
+        chunk=4,
     )
     (result,) = arm(queries_of("nausea"))
     assert drugs(result) == TRUTH["nausea"]
@@ -257,7 +260,7 @@ def test_an_llm_that_names_the_effect_copies_no_drug(stores):
     queries = queries_of("nausea", "hallucination, visual", "pain")
     said = iter([' "Nausea."', "hallucination, visual", "the pain"])
     llm = Scripted(lambda _: Reply(next(said), "complete", 30, 4, 0.5))
-    results = arms.format_b_named(stores[1], stores[1].index.size, Asking(llm))(queries)
+    results = arms.FormatBNamed(stores[1], stores[1].index.size, SetGenerator(llm))(queries)
     assert [drugs(r) for r in results] == [queries[0].drugs, queries[1].drugs, frozenset()]
     assert [r.predicted for r in results] == ["nausea", "hallucination, visual", "the pain"]
     assert [value(r, "named") for r in results] == [1, 1, 0]
@@ -266,20 +269,20 @@ def test_an_llm_that_names_the_effect_copies_no_drug(stores):
 
 
 def test_an_overflow_is_counted_and_nothing_is_returned_for_it(stores):
-    arm = arms.format_b_llm(stores[1], 1000, Asking(Scripted(overflow)), chunk=200)
+    arm = arms.FormatBLlm(stores[1], 1000, SetGenerator(Scripted(overflow)), chunk=200)
     (result,) = arm(queries_of("nausea"))
     assert (drugs(result), result.overflow) == (set(), True)
 
 
 def test_more_chunks_than_the_client_sends_at_once_are_refused(stores):
-    arm = arms.format_b_llm(stores[1], 1000, Asking(Scripted(echo, concurrency=2)), chunk=1)
+    arm = arms.FormatBLlm(stores[1], 1000, SetGenerator(Scripted(echo, concurrency=2)), chunk=1)
     with pytest.raises(ValueError, match="concurrency=6"):
         arm(queries_of("nausea"))
 
 
 def test_format_a_shows_the_model_the_beginning_of_each_document(stores):
     llm = Scripted(echo)
-    (result,) = arms.format_a_llm(stores[0], Window(documents=3, characters=90), Asking(llm))(
+    (result,) = arms.FormatALlm(stores[0], Window(documents=3, characters=90), SetGenerator(llm))(
         queries_of("nausea")
     )
     (messages, options) = llm.asked[0]
@@ -307,12 +310,12 @@ def test_the_graph_returns_the_catalogued_sets_and_nothing_for_the_unknown(small
     with graph_server(tmp_path) as endpoint, connect(endpoint) as graph:
         corpus.load_graph(graph, KNOWLEDGE, "test of reverse queries")
         queries = queries_of("nausea", "hallucination, visual", "pain")
-        assert [
-            {i.id for i in r.items if i.predicted} for r in arms.graph_only(graph)(queries)
-        ] == [q.drugs for q in queries]
+        assert [{i.id for i in r.items if i.predicted} for r in arms.GraphOnly(graph)(queries)] == [
+            q.drugs for q in queries
+        ]
         assert arms.expand(graph, " NAUSEA ") != []
         assert arms.expand(graph, "it's \\' } RETURN 1 //") == []
-        worded = arms.graph_llm(graph, Asking(LLM(small_llm, folder=None)), chunk=4)(queries)
+        worded = arms.GraphLlm(graph, SetGenerator(LLM(small_llm, folder=None)), chunk=4)(queries)
         assert [len(r.requests) for r in worded] == [2, 1, 1]
         assert all(value(r, "read_tokens") for r in worded)
 
@@ -322,7 +325,7 @@ def test_the_graph_returns_the_catalogued_sets_and_nothing_for_the_unknown(small
 
 def test_scores_of_an_answer():
     query = Query("e", frozenset("abcdefgh"))
-    row = sr.returned(query, frozenset("abcdxy"), 0.25, [Reply("", "complete", 1, 1, 0.5)])
+    row = sr.make_answer(query, frozenset("abcdxy"), 0.25, [Reply("", "complete", 1, 1, 0.5)])
     assert (value(row, "relevant"), value(row, "returned"), value(row, "latency")) == (8, 6, 0.75)
     assert (value(row, "recall"), value(row, "precision"), value(row, "exact")) == (
         0.5,
@@ -353,7 +356,7 @@ def released_file(tmp_path, hits: Sequence[int], drugs: int = 10):
 
 def test_released_scores_are_recomputed_from_the_counts(tmp_path):
     truth = {f"e{i}": frozenset(f"d{j}" for j in range(10)) for i in range(3)}
-    rows = sr.released_answers(released_file(tmp_path, [9, 10, 8]), "20251103", truth, "m")
+    rows = sr.read_released_answers(released_file(tmp_path, [9, 10, 8]), "20251103", truth, "m")
     out = Outcomes(rows, draws=200).where(arm="format_b")
     assert out.frame.unit.tolist() == ["e0", "e1", "e2"]
     assert out.score("recall").value == pytest.approx(0.9)
@@ -370,8 +373,12 @@ def made_up(
         ordered = sorted(query.drugs, reverse=share < 0)
         found = {*ordered[: round(abs(share) * len(ordered))], *(f"other{i}" for i in range(wrong))}
         reply = Reply("", "complete", 0, 0, seconds(len(ordered)))
-        shown = sorted(query.drugs)[: len(ordered) // 2]
-        made.append(make_row(sr.returned(query, found, 0.001, [reply], shown=shown), query, **row))
+        in_window = sorted(query.drugs)[: len(ordered) // 2]
+        made.append(
+            make_row(
+                sr.make_answer(query, found, 0.001, [reply], in_window=in_window), query, **row
+            )
+        )
     return made
 
 
@@ -397,7 +404,7 @@ def page(
     rows = [
         row
         for arm, how in {**MADE, **other}.items()
-        for row in sr.weighted(made_up(*how, asked, arm=arm, model=PAPERS), thirty())
+        for row in sr.weight_as_benchmark(made_up(*how, asked, arm=arm, model=PAPERS), thirty())
     ]
     return Outcomes(rows, labels=arms.LABELS, draws=200)
 
@@ -446,9 +453,9 @@ def test_a_subset_is_weighted_as_the_benchmark_is():
     two = [queries[0], queries[-1]]
     rows = made_up(1, 0, float, two[:1], arm="x") + made_up(0, 0, float, two[1:], arm="x")
     assert Outcomes(rows, draws=200).score("recall").value == 0.5
-    assert Outcomes(sr.weighted(rows, queries), draws=200).score("recall").value == pytest.approx(
-        0.9
-    )
+    assert Outcomes(sr.weight_as_benchmark(rows, queries), draws=200).score(
+        "recall"
+    ).value == pytest.approx(0.9)
 
 
 def test_six_exact_sets_do_not_show_that_sets_are_nearly_exact(run):
@@ -532,6 +539,6 @@ def test_the_window_tells_where_an_effect_stands(stores):
     # of aspirin, 5-fu and 1,25(oh)2d3, only the last has it early in its list
     text = stores[0].texts[list(KNOWLEDGE).index("1,25(oh)2d3")]
     window = Window(characters=text.index("gastric ulcer") + len("gastric ulcer"))
-    (answer,) = arms.format_a_llm(stores[0], window, Asking(Scripted(echo)))([query])
+    (answer,) = arms.FormatALlm(stores[0], window, SetGenerator(Scripted(echo)))([query])
     inside = {item.id for item in answer.items if item.strata["window"] == "inside"}
     assert inside == {"1,25(oh)2d3"}

@@ -1,10 +1,14 @@
-"""Normalisers of drug names (side_effects.md, "Misspelling robustness"): names as typed in, known drugs out."""
+"""Normalisers of drug names (side_effects.md, "Misspelling robustness").
+
+A normaliser takes names as typed and returns drugs of the knowledge.
+"""
 
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
@@ -19,7 +23,7 @@ from helpers.completions import Choice, Reply, count_tokens
 from helpers.llm import LLM
 from helpers.thoughts import without_thought
 from papers.side_effects.misspelling import Query, add_measures
-from rag.prompts import arm_of, chat_messages, each
+from rag.prompts import Message, chat_messages
 
 ARMS = {
     "none": ("no normalisation", "#808080"),
@@ -33,40 +37,71 @@ ARMS = {
 """Names as a reader sees them, and colours."""
 LABELS = {arm: label for arm, (label, _) in ARMS.items()}
 COLOURS = {arm: colour for arm, (_, colour) in ARMS.items()}
-NameArm = Callable[[Sequence[Query]], list[Answer]]
-"""A normaliser under comparison: names in, one answer for each out."""
 Normaliser = Callable[[Sequence[str]], list[str | None]]
-"""Names as typed in; for each a drug of the knowledge out, or None."""
+"""Takes names as typed; returns a drug of the knowledge, or None, for each."""
 Ranker = Callable[[Sequence[str], int], list[list[tuple[str, float]]]]
-"""Names as typed and k in; for each the k likeliest drugs with their similarity (1: the same) out, best first."""
+"""Takes names as typed and k; returns the k likeliest drugs of each with their similarity.
+
+The best comes first; the similarity of a drug to its own name is 1.
+"""
 
 
-def unchanged(vocabulary: Iterable[str]) -> Normaliser:
+@dataclass(frozen=True)
+class Unchanged:
     """No normalisation: a name is found if it is spelt as in the knowledge."""
-    known = frozenset(vocabulary)
-    return lambda names: [name if name in known else None for name in names]
+
+    vocabulary: Collection[str]
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """The drugs, for lookups."""
+        return frozenset(self.vocabulary)
+
+    def __call__(self, names: Sequence[str]) -> list[str | None]:
+        """Look up each name."""
+        return [name if name in self.known else None for name in names]
 
 
-def by_edits(vocabulary: Iterable[str]) -> Ranker:
-    """Drugs by Damerau-Levenshtein similarity; of equally similar ones the first of the alphabet comes first."""
-    drugs = sorted(set(vocabulary))
+@dataclass(frozen=True)
+class EditRanker:
+    """Ranks drugs by Damerau-Levenshtein similarity.
 
-    def rank(names: Sequence[str], k: int) -> list[list[tuple[str, float]]]:
+    Of equally similar drugs the alphabetically first comes first.
+    """
+
+    vocabulary: Collection[str]
+
+    @cached_property
+    def drugs(self) -> list[str]:
+        """The drugs in alphabetical order."""
+        return sorted(set(self.vocabulary))
+
+    def __call__(self, names: Sequence[str], k: int) -> list[list[tuple[str, float]]]:
+        """Rank the drugs for each name."""
         if not names:
             return []
-        scores = process.cdist(list(names), drugs, scorer=DamerauLevenshtein.normalized_similarity)
-        best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        return [
-            [(drugs[i], float(row[i])) for i in order]
-            for row, order in zip(scores, best, strict=True)
-        ]
+        similarity = DamerauLevenshtein.normalized_similarity
+        scores = process.cdist(list(names), self.drugs, scorer=similarity)
+        orders = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        ranked = []
+        for row, order in zip(scores, orders, strict=True):
+            ranked.append([(self.drugs[i], float(row[i])) for i in order])
+        return ranked
 
-    return rank
 
+@dataclass(frozen=True)
+class Nearest:
+    """Takes the likeliest drug, unless its similarity is below ``cut``."""
 
-def nearest(ranker: Ranker, cut: float) -> Normaliser:
-    """The likeliest drug, unless its similarity is below `cut`."""
-    return lambda names: [drug if score >= cut else None for ((drug, score),) in ranker(names, 1)]
+    ranker: Ranker
+    cut: float
+
+    def __call__(self, names: Sequence[str]) -> list[str | None]:
+        """Find the nearest drug of each name."""
+        drugs: list[str | None] = []
+        for ((drug, similarity),) in self.ranker(names, 1):
+            drugs.append(drug if similarity >= self.cut else None)
+        return drugs
 
 
 class _Sorted(Counter[str]):
@@ -76,148 +111,234 @@ class _Sorted(Counter[str]):
         return sorted(super().items(), key=itemgetter(0))
 
 
-def by_dictionary(vocabulary: Iterable[str], *, fuzzy: bool = True) -> Normaliser:
-    """The package drug-named-entity-recognition: its dictionary of drug names, and letter trigrams if `fuzzy`.
+@dataclass(frozen=True)
+class Dictionary:
+    """The package drug-named-entity-recognition: a dictionary of drug names.
 
-    Its own name means the drug of the knowledge that it is, or else the first one that it lists as a synonym.
+    The dictionary's own name means the drug of the knowledge that it is, or else the first one that
+    it lists as a synonym.
+
+    Attributes:
+        vocabulary: The drugs of the knowledge.
+        fuzzy: Whether letter trigrams may match too.
     """
-    # seconds to load, and it opens a file of the home folder; so only where it is asked for
-    from drug_named_entity_recognition import drugs_finder, find_drugs  # noqa: PLC0415
 
-    # the package itself would take the first one by the order of a set, which depends on PYTHONHASHSEED
-    drugs_finder.Counter = _Sorted
-    known = frozenset(vocabulary)
+    vocabulary: Collection[str]
+    fuzzy: bool = True
 
-    def look_up(typed: str) -> str | None:
-        for found, _, _ in find_drugs([typed], is_fuzzy_match=fuzzy):
-            names = [str(found.get("name", "")).lower(), *sorted(found.get("synonyms", ()))]
-            if drug := next((n for n in names if n in known), None):
-                return drug
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """The drugs, for lookups."""
+        return frozenset(self.vocabulary)
+
+    def __call__(self, names: Sequence[str]) -> list[str | None]:
+        """Look up each name."""
+        # seconds to load, and it opens a file of the home folder; so only where it is used
+        from drug_named_entity_recognition import drugs_finder, find_drugs  # noqa: PLC0415
+
+        # the package itself would take the first one by the order of a set, which depends on
+        # PYTHONHASHSEED
+        drugs_finder.Counter = _Sorted
+        drugs: list[str | None] = []
+        for name in names:
+            matches = find_drugs([name], is_fuzzy_match=self.fuzzy)
+            entries = [entry for entry, _, _ in matches]
+            drugs.append(self._first_known(entries))
+        return drugs
+
+    def _first_known(self, entries: Iterable[Mapping[str, Any]]) -> str | None:
+        for entry in entries:
+            own_name = str(entry.get("name", "")).lower()
+            synonyms = sorted(entry.get("synonyms", ()))
+            for name in (own_name, *synonyms):
+                if name in self.known:
+                    return name
         return None
 
-    return lambda names: [look_up(name) for name in names]
+
+@dataclass(frozen=True)
+class InTurn:
+    """Asks the first normaliser; where it finds nothing the second one, and so on."""
+
+    normalisers: tuple[Normaliser, ...]
+
+    def __call__(self, names: Sequence[str]) -> list[str | None]:
+        """Normalise each name."""
+        drug_of: dict[str, str | None] = dict.fromkeys(names)
+        for normaliser in self.normalisers:
+            pending = [name for name, drug in drug_of.items() if drug is None]
+            drug_of |= zip(pending, normaliser(pending), strict=True)
+        return [drug_of[name] for name in names]
 
 
-@arm_of
-def in_turn(names: Sequence[str], *normalisers: Normaliser) -> list[str | None]:
-    """The first normaliser's answer; where it finds nothing the second one's, and so on."""
-    found: dict[str, str | None] = dict.fromkeys(names)
-    for normaliser in normalisers:
-        waiting = [name for name, drug in found.items() if drug is None]
-        found |= zip(waiting, normaliser(waiting), strict=True)
-    return [found[name] for name in names]
+@dataclass(frozen=True)
+class NormaliserArm:
+    """A normaliser without a language model as an arm; its time is shared out evenly."""
 
+    normaliser: Normaliser
 
-@arm_of
-def arm(queries: Sequence[Query], normaliser: Normaliser) -> list[Answer]:
-    """The normaliser as an arm: names in, an answer for each out. Its time is shared out evenly."""
-    began = time.perf_counter()
-    found = normaliser([query.typed for query in queries])
-    measures = {
-        "seconds": ((time.perf_counter() - began) / max(1, len(queries)), 1.0),
-        "tokens": (0.0, 1.0),
-    }
-    return [
-        add_measures(query, Answer(answer=drug, predicted=drug, measures=measures))
-        for query, drug in zip(queries, found, strict=True)
-    ]
+    def __call__(self, queries: Sequence[Query]) -> list[Answer]:
+        """Normalise the name of each query."""
+        start = time.perf_counter()
+        drugs = self.normaliser([query.typed for query in queries])
+        seconds = (time.perf_counter() - start) / max(1, len(queries))
+        measures = {"seconds": (seconds, 1.0), "tokens": (0.0, 1.0)}
+        answers = []
+        for query, drug in zip(queries, drugs, strict=True):
+            answer = Answer(answer=drug, predicted=drug, measures=measures)
+            answers.append(add_measures(query, answer))
+        return answers
 
 
 SPELLING = (
-    "You are given the name of a drug as somebody typed it. Answer with the drug's generic name, spelt correctly, and "
-    "nothing else. If the name is right already, repeat it."
+    "You are given the name of a drug as somebody typed it. Answer with the drug's generic name, "
+    "spelt correctly, and nothing else. If the name is right already, repeat it."
 )
 CHOOSING = (
-    "You are given the name of a drug as somebody typed it: perhaps misspelt, perhaps a trade name. Which drug of the "
-    "list is meant? Answer with its number, or with 0 if it is none of them."
+    "You are given the name of a drug as somebody typed it: perhaps misspelt, perhaps a trade "
+    "name. Which drug of the list is meant? Answer with its number, or with 0 if it is none of "
+    "them."
 )
 
 
-def spelling_prompt(typed: str) -> list[dict[str, str]]:
-    """The messages that ask for the right spelling."""
+def spelling_prompt(typed: str) -> list[Message]:
+    """Build the prompt that asks for the right spelling."""
     return chat_messages(SPELLING, typed)
 
 
 def parse_spelling(reply: str) -> str:
-    """The first word of a reply, in lower case and without quotes or a final full stop."""
+    """Read the first word of a reply, in lower case and without quotes or a final full stop."""
     reply = without_thought(reply)
-    found = re.search(r"\S+", reply)
-    return found[0].strip("\"'`*.,;:").lower() if found else ""
+    match = re.search(r"\S+", reply)
+    return match[0].strip("\"'`*.,;:").lower() if match else ""
 
 
-def llm_spells(
-    llm: LLM, vocabulary: Iterable[str], *, temperature: float = 0.1, top_p: float = 0.9
-) -> NameArm:
-    """The paper's way: a language model writes the name, whatever it likes (Methods, "Misspelling experiment").
+@dataclass(frozen=True)
+class LlmSpells:
+    """The paper's way: a language model writes any name (Methods, "Misspelling experiment").
 
-    What it wrote is an answer only if the knowledge has a drug of that name.
+    The name is an answer only if the knowledge has a drug of that name.
+
+    Attributes:
+        llm: The LLM to ask.
+        vocabulary: The drugs of the knowledge.
+        temperature: Sampling temperature.
+        top_p: Probability mass of nucleus sampling.
     """
-    known = frozenset(vocabulary)
-    sampling: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "stop": ["\n"]}
 
-    def read(query: Query, reply: Reply) -> Answer:
-        word = parse_spelling(reply.text)
-        return add_measures(
-            query, Answer(answer=word, predicted=word if word in known else None, **_cost(reply))
+    llm: LLM
+    vocabulary: Collection[str]
+    temperature: float = 0.1
+    top_p: float = 0.9
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """The drugs, for lookups."""
+        return frozenset(self.vocabulary)
+
+    def __call__(self, queries: Sequence[Query]) -> list[Answer]:
+        """Normalise the name of each query."""
+        replies = self.llm.chat_many(
+            [spelling_prompt(query.typed) for query in queries],
+            max_tokens=24,
+            label="LLM spells",
+            temperature=self.temperature,
+            top_p=self.top_p,
+            stop=["\n"],
         )
+        answers = []
+        for query, reply in zip(queries, replies, strict=True):
+            word = parse_spelling(reply.text)
+            answer = Answer(
+                answer=word,
+                predicted=word if word in self.known else None,
+                measures=_cost_measures(reply),
+                requests=[reply.key],
+            )
+            answers.append(add_measures(query, answer))
+        return answers
 
-    ask = partial(llm.chat_many, max_tokens=24, label="LLM spells", **sampling)
-    return each(ask, lambda query: spelling_prompt(query.typed), read)
 
-
-def _cost(reply: Reply | Choice) -> dict[str, Any]:
+def _cost_measures(reply: Reply | Choice) -> dict[str, tuple[float, float]]:
     measures = {"seconds": (reply.seconds, 1.0)}
     tokens = count_tokens([reply])
     if tokens is not None:
         measures["tokens"] = (float(tokens), 1.0)
-    return {"measures": measures, "requests": [reply.key]}
+    return measures
 
 
-def choosing_prompt(typed: str, candidates: Sequence[str]) -> list[dict[str, str]]:
-    """The messages that ask which candidate is meant."""
-    listed = "\n".join(f"{number}. {drug}" for number, drug in enumerate(candidates, start=1))
+def choosing_prompt(typed: str, candidates: Sequence[str]) -> list[Message]:
+    """Build the prompt that asks which candidate is meant."""
+    lines = [f"{number}. {drug}" for number, drug in enumerate(candidates, start=1)]
+    listed = "\n".join(lines)
     return chat_messages(CHOOSING, f"Typed: {typed}\n\n{listed}\n0. none of them")
 
 
-@arm_of
-def llm_chooses(queries: Sequence[Query], llm: LLM, ranker: Ranker, k: int = 5) -> list[Answer]:
-    """A language model chooses among the `k` likeliest drugs in alphabetical order, or none, by constrained decoding.
+@dataclass(frozen=True)
+class LlmChooses:
+    """A language model chooses among the likeliest drugs, or none, by constrained decoding.
 
-    The measure `among` is whether the right drug is one of them: the ceiling of whoever chooses.
+    The measure ``among`` is whether the right drug is a candidate: the ceiling of whoever chooses.
+
+    Attributes:
+        llm: The LLM to ask.
+        ranker: Finds the candidates, which the prompt lists in alphabetical order.
+        n_candidates: Number of candidates.
     """
-    candidates = [
-        sorted(drug for drug, _ in ranked)
-        for ranked in ranker([query.typed for query in queries], k)
-    ]
-    prompts = [
-        choosing_prompt(query.typed, of) for query, of in zip(queries, candidates, strict=True)
-    ]
-    numbers = [str(number) for number in range(min(k, max(map(len, candidates), default=1)) + 1)]
-    choices = llm.choose_many(prompts, numbers, label="LLM chooses")
-    answers = []
-    for query, choice, of in zip(queries, choices, candidates, strict=True):
-        number = int(choice.answer)
-        drug = of[number - 1] if 0 < number <= len(of) else None
-        measures = _cost(choice)["measures"] | (
-            {"among": (float(query.drug in of), 1.0)} if query.drug else {}
-        )
-        answers.append(
-            add_measures(
-                query, Answer(answer=drug, predicted=drug, measures=measures, requests=[choice.key])
-            )
-        )
-    return answers
+
+    llm: LLM
+    ranker: Ranker
+    n_candidates: int = 5
+
+    def __call__(self, queries: Sequence[Query]) -> list[Answer]:
+        """Normalise the name of each query."""
+        candidates = self.find_candidates(queries)
+        prompts = [
+            choosing_prompt(query.typed, drugs)
+            for query, drugs in zip(queries, candidates, strict=True)
+        ]
+        longest = max((len(drugs) for drugs in candidates), default=1)
+        numbers = range(min(self.n_candidates, longest) + 1)
+        choices = self.llm.choose_many(prompts, [str(n) for n in numbers], label="LLM chooses")
+        answers = []
+        for query, choice, drugs in zip(queries, choices, candidates, strict=True):
+            answers.append(_chosen_answer(query, choice, drugs))
+        return answers
+
+    def find_candidates(self, queries: Sequence[Query]) -> list[list[str]]:
+        """List the likeliest drugs of each query in alphabetical order."""
+        ranked = self.ranker([query.typed for query in queries], self.n_candidates)
+        candidates = []
+        for drugs_with_similarity in ranked:
+            candidates.append(sorted(drug for drug, _ in drugs_with_similarity))
+        return candidates
+
+
+def _chosen_answer(query: Query, choice: Choice, candidates: Sequence[str]) -> Answer:
+    number = int(choice.answer)
+    drug = candidates[number - 1] if 0 < number <= len(candidates) else None
+    measures = _cost_measures(choice)
+    if query.drug:
+        measures["among"] = (float(query.drug in candidates), 1.0)
+    answer = Answer(answer=drug, predicted=drug, measures=measures, requests=[choice.key])
+    return add_measures(query, answer)
 
 
 def answer(outcomes: Outcomes, model: str) -> str:
-    """The chapter's answer, from names that all normalisers were asked."""
+    """Write the chapter's answer.
+
+    Args:
+        outcomes: Answers to names that all normalisers were asked.
+        model: Name of the language model.
+    """
     arms = ("none", "llm", "choice", "edits", "in_turn")
     right = {arm: figures.score_text(outcomes.score("right", arm)) for arm in arms}
-    changed = outcomes.where(names="right names").score("right", "llm")
+    right_names = outcomes.where(names="right names").score("right", "llm")
     n = outcomes.score("right", "llm").n
     return (
-        f"Of {n} names, {right['none']} need no change. {model} handles {right['llm']} correctly if it writes the name "
-        f"and {right['choice']} if it chooses a drug; without a language model, edit distance handles {right['edits']} "
-        f"correctly, and a dictionary before it {right['in_turn']}. The model keeps {figures.score_text(changed)} of "
-        "the correct names."
+        f"Of {n} names, {right['none']} need no change. {model} handles {right['llm']} correctly "
+        f"if it writes the name and {right['choice']} if it chooses a drug; without a language "
+        f"model, edit distance handles {right['edits']} correctly, and a dictionary before it "
+        f"{right['in_turn']}. The model keeps {figures.score_text(right_names)} of the correct "
+        "names."
     )

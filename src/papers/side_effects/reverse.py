@@ -1,4 +1,7 @@
-"""Reverse queries (side_effects.md, Table 4): the queries, the form of an answer, and the authors' released answers."""
+"""Reverse queries (side_effects.md, Table 4).
+
+The queries, the form of an answer, and the authors' released answers.
+"""
 
 import json
 import math
@@ -7,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -51,18 +55,23 @@ class Query:
     @property
     def strata(self) -> dict[str, str]:
         """Tier, and whether a drug with an awkward name is in the true set."""
-        comma, short = (
-            any("," in drug for drug in self.drugs),
-            any(len(drug) == 1 for drug in self.drugs),
-        )
-        true_set = (
-            "a name with a comma" if comma else "a name of one letter" if short else "neither"
-        )
-        return {"tier": self.tier, "true set": true_set}
+        return {"tier": self.tier, "true set": self._awkward_names}
+
+    @property
+    def _awkward_names(self) -> str:
+        if any("," in drug for drug in self.drugs):
+            return "a name with a comma"
+        if any(len(drug) == 1 for drug in self.drugs):
+            return "a name of one letter"
+        return "neither"
 
     @property
     def tier(self) -> str:
-        """The tier of its number of drugs; a `ValueError` if no tier has so few."""
+        """The tier of its number of drugs.
+
+        Raises:
+            ValueError: No tier has so few.
+        """
         tier = tier_of(len(self.drugs))
         if tier is None:
             raise ValueError(
@@ -72,85 +81,123 @@ class Query:
 
 
 Arm = Callable[[Sequence[Query]], list[Answer]]
-"""An architecture under comparison: queries in, one answer for each out."""
+"""An architecture under comparison: it takes queries and returns one answer per query."""
 
 
-def returned(
+def make_answer(
     query: Query,
     drugs: Collection[str],
     retrieval: float,
     replies: Sequence[Reply] = (),
     *,
-    shown: Collection[str] | None = None,
+    in_window: Collection[str] | None = None,
 ) -> Answer:
-    """One answer of an arm: the returned set beside the true one, and what it took.
+    """Compare the returned set with the true one, and measure what it took.
 
-    Retrieval is in seconds. Reading takes as long as the slowest reply, for a query's prompts are under way at once.
-    `shown` are the relevant drugs whose text in the prompt lists the effect; None where no window cuts the texts.
+    Reading takes as long as the slowest reply, for a query's prompts are under way at once.
+
+    Args:
+        query: The query with its true set.
+        drugs: The returned set.
+        retrieval: Seconds of the retrieval.
+        replies: The LLM's replies to the query's prompts.
+        in_window: The relevant drugs whose text in the prompt lists the effect; None where no
+            window cuts the texts.
     """
-    reading = max((reply.seconds for reply in replies if reply.status != "overflow"), default=0.0)
-    found = frozenset(drugs)
+    seconds = [reply.seconds for reply in replies if reply.status != "overflow"]
+    reading = max(seconds, default=0.0)
+    returned = frozenset(drugs)
     values = {
-        **set_scores(found, query.drugs),
-        "exact": found == query.drugs,
+        **set_scores(returned, query.drugs),
+        "exact": returned == query.drugs,
         "relevant": len(query.drugs),
-        "returned": len(found),
+        "returned": len(returned),
         "latency": retrieval + reading,
         "llm_seconds": reading,
+        **_token_counts(replies),
     }
-    if count_tokens(replies) is not None:
-        values["read_tokens"] = sum(reply.prompt_tokens or 0 for reply in replies)
-        values["written_tokens"] = sum(reply.generated_tokens or 0 for reply in replies)
-
-    def window(drug: str) -> dict[str, str]:
-        return {} if shown is None else {"window": "inside" if drug in shown else "beyond"}
-
+    measures = {name: (float(value), 1.0) for name, value in values.items()}
+    texts = [reply.text for reply in replies]
+    statuses = [reply.status for reply in replies]
+    requests = [reply.key for reply in replies if reply.key]
     return Answer(
-        answer="\n\n".join(reply.text for reply in replies) or None,
-        cut=any(reply.status == "cut" for reply in replies),
-        overflow=any(reply.status == "overflow" for reply in replies),
-        items=[
-            Item(d, gold=d in query.drugs, predicted=d in found, strata=window(d))
-            for d in sorted(found | query.drugs)
-        ],
-        measures={name: (float(value), 1.0) for name, value in values.items()}
-        | {"throughput": (1.0, retrieval + reading)},
-        requests=[reply.key for reply in replies if reply.key],
+        answer="\n\n".join(texts) or None,
+        cut="cut" in statuses,
+        overflow="overflow" in statuses,
+        items=_set_items(returned, query.drugs, in_window),
+        measures={**measures, "throughput": (1.0, retrieval + reading)},
+        requests=requests,
     )
 
 
-def weighted(rows: Sequence[Answer], benchmark: Sequence[Query]) -> list[Answer]:
-    """The rows of one arm with each tier as heavy as in the benchmark, so that a subset estimates the same means."""
-    there, here = (
-        Counter(tiers)
-        for tiers in ((q.tier for q in benchmark), (row.strata["tier"] for row in rows))
-    )
-    weight = {tier: there[tier] / len(benchmark) * len(rows) / n for tier, n in here.items()}
-    made = []
+def _token_counts(replies: Sequence[Reply]) -> dict[str, int]:
+    """Tokens that the LLM read and wrote; empty where the engine did not count them."""
+    if count_tokens(replies) is None:
+        return {}
+    n_read = sum(reply.prompt_tokens or 0 for reply in replies)
+    n_written = sum(reply.generated_tokens or 0 for reply in replies)
+    return {"read_tokens": n_read, "written_tokens": n_written}
+
+
+def _set_items(
+    returned: frozenset[str], relevant: frozenset[str], in_window: Collection[str] | None
+) -> list[Item]:
+    items = []
+    for drug in sorted(returned | relevant):
+        strata = {}
+        if in_window is not None:
+            strata["window"] = "inside" if drug in in_window else "beyond"
+        item = Item(drug, gold=drug in relevant, predicted=drug in returned, strata=strata)
+        items.append(item)
+    return items
+
+
+def weight_as_benchmark(rows: Sequence[Answer], benchmark: Sequence[Query]) -> list[Answer]:
+    """Weight the rows so that a subset estimates the means of the benchmark.
+
+    Args:
+        rows: The rows of one arm.
+        benchmark: All queries.
+
+    Returns:
+        The rows, with each tier as heavy as in the benchmark.
+    """
+    n_in_benchmark = Counter(query.tier for query in benchmark)
+    n_in_rows = Counter(row.strata["tier"] for row in rows)
+    weights = {}
+    for tier, n in n_in_rows.items():
+        weights[tier] = n_in_benchmark[tier] / len(benchmark) * len(rows) / n
+    weighted = []
     for row in rows:
-        w = weight[row.strata["tier"]]
-        of = {name: (w * row.measures[name][0], w * row.measures[name][1]) for name in METRICS}
-        made.append(replace(row, measures={**row.measures, **of}))
-    return made
+        weight = weights[row.strata["tier"]]
+        measures = dict(row.measures)
+        for name in METRICS:
+            top, bottom = row.measures[name]
+            measures[name] = (weight * top, weight * bottom)
+        weighted.append(replace(row, measures=measures))
+    return weighted
 
 
 def canonical(name: str) -> str:
-    """A name as sets are compared: without regard to case and to white space around or within."""
+    """Write a name as sets are compared: without regard to case and white space."""
     return " ".join(name.casefold().split())
 
 
-def tier_of(drugs: int) -> str | None:
-    """The tier of a query with so many matching drugs; None below the smallest."""
-    return next((tier for tier, (low, high) in TIERS.items() if low <= drugs <= high), None)
+def tier_of(n_drugs: int) -> str | None:
+    """Return the tier of a query with ``n_drugs`` matching drugs; None below the smallest."""
+    for tier, (low, high) in TIERS.items():
+        if low <= n_drugs <= high:
+            return tier
+    return None
 
 
 def tidy(knowledge: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """The same side effects of each drug, every name as `canonical` writes it."""
+    """Write every name of the knowledge as `canonical` does."""
     return {canonical(drug): tuple(map(canonical, effects)) for drug, effects in knowledge.items()}
 
 
 def invert(knowledge: Mapping[str, Sequence[str]]) -> dict[str, frozenset[str]]:
-    """The drugs of each side effect, from the side effects of each drug."""
+    """Turn the side effects of each drug into the drugs of each side effect."""
     drugs: dict[str, set[str]] = {}
     for drug, effects in knowledge.items():
         for effect in effects:
@@ -159,17 +206,27 @@ def invert(knowledge: Mapping[str, Sequence[str]]) -> dict[str, frozenset[str]]:
 
 
 def read_truth(path: Path) -> dict[str, frozenset[str]]:
-    """The authors' ground truth: JSON, the drugs of each side effect as their graph gave them."""
+    """Read the authors' ground truth: the drugs of each side effect as their graph has them."""
     content: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8"))
-    return {
-        canonical(effect): frozenset(map(canonical, drugs)) for effect, drugs in content.items()
-    }
+    truth = {}
+    for effect, drugs in content.items():
+        truth[canonical(effect)] = frozenset(map(canonical, drugs))
+    return truth
 
 
-def asked(effects: Iterable[str], truth: Mapping[str, frozenset[str]]) -> list[Query]:
-    """The queries about some effects, in their order; one that is not in the truth is a `ValueError`."""
+def make_queries(effects: Iterable[str], truth: Mapping[str, frozenset[str]]) -> list[Query]:
+    """Make the queries about some effects, in their order.
+
+    Args:
+        effects: Names of side effects.
+        truth: The drugs of each side effect.
+
+    Raises:
+        ValueError: An effect is not in the truth.
+    """
     names = [canonical(effect) for effect in effects]
-    if missing := [name for name in names if name not in truth]:
+    missing = [name for name in names if name not in truth]
+    if missing:
         raise ValueError(
             f"{len(missing)} effects are not in the ground truth, for example {missing[:3]}."
         )
@@ -177,90 +234,148 @@ def asked(effects: Iterable[str], truth: Mapping[str, frozenset[str]]) -> list[Q
 
 
 def stratified(queries: Sequence[Query], per_tier: Mapping[str, int], seed: int) -> list[Query]:
-    """So many queries of each tier, or all that it has; a larger number takes the same queries and more."""
-    if unknown := per_tier.keys() - TIERS.keys():
+    """Draw queries of each tier; a larger number takes the same queries and more.
+
+    Args:
+        queries: The queries to draw from.
+        per_tier: Number of queries by tier; all are taken if there are fewer.
+        seed: Seed of the draw.
+
+    Raises:
+        ValueError: There is no such tier.
+    """
+    unknown = per_tier.keys() - TIERS.keys()
+    if unknown:
         raise ValueError(f"There is no tier {sorted(unknown)}; the tiers are {', '.join(TIERS)}.")
-    taken = []
-    for tier in TIERS:
-        of_tier = sorted((q for q in queries if q.tier == tier), key=lambda q: q.effect)
-        # a generator of its own for each tier, so that one tier's number does not move another's draw
-        order = np.random.default_rng([seed, list(TIERS).index(tier)]).permutation(len(of_tier))
-        taken += [of_tier[i] for i in order[: per_tier.get(tier, 0)]]
-    return taken
+    selected = []
+    for number, tier in enumerate(TIERS):
+        in_tier = [query for query in queries if query.tier == tier]
+        in_tier.sort(key=lambda query: query.effect)
+        # a generator for each tier, so that one tier's number does not move another's draw
+        order = np.random.default_rng([seed, number]).permutation(len(in_tier))
+        n_queries = per_tier.get(tier, 0)
+        selected += [in_tier[i] for i in order[:n_queries]]
+    return selected
 
 
-_MARK = re.compile(r"^\s*(?:[-*•]|\d{1,3}[.)](?=\s))\s*")
-_LEAD = re.compile(r"^(?:(?:and|drugs?|answer|the drugs?)\b(?!-)\s*:?\s*)+", re.IGNORECASE)
-_SENTENCE = re.compile(r"^.*\b(?:are|is|includes?|including)\s+")
+BULLET_PATTERN = re.compile(r"^\s*(?:[-*•]|\d{1,3}[.)](?=\s))\s*")
+"""A bullet or a number before a name."""
+LEAD_PATTERN = re.compile(r"^(?:(?:and|drugs?|answer|the drugs?)\b(?!-)\s*:?\s*)+", re.IGNORECASE)
+"""Words before the first name of a list, and "and" before the last one."""
+SENTENCE_PATTERN = re.compile(r"^.*\b(?:are|is|includes?|including)\s+")
+"""The beginning of a sentence that lists names."""
 
 
 def parse_drugs(reply: str, with_comma: Iterable[str] = ()) -> frozenset[str]:
-    """The names in an LLM's answer: comma-separated, bulleted, numbered, or in a sentence.
+    """Read the names in an LLM's answer.
 
-    Names `with_comma`, such as "1,25(oh)2d3", stay whole.
+    They may be comma-separated, bulleted, numbered, or in a sentence.
+
+    Args:
+        reply: The text of the reply.
+        with_comma: Names that contain a comma and stay whole, such as "1,25(oh)2d3".
     """
-    reply = without_thought(reply)
-    text = reply.casefold()
-    found = set()
-    for name in sorted(map(canonical, with_comma), key=len, reverse=True):
-        whole = re.compile(rf"(?<![\w,]){re.escape(name)}(?![\w(])")
-        if whole.search(text):
-            found.add(name)
-            text = whole.sub(", ", text)
+    text = without_thought(reply).casefold()
+    names, text = _take_names_with_comma(text, with_comma)
     for line in text.splitlines():
-        for i, piece in enumerate(re.split(r"[,;]", _listed(line))):
-            name = _LEAD.sub("", _MARK.sub("", piece).strip())
-            name = _SENTENCE.sub("", name) if i == 0 else name
-            found.add(canonical(name.partition(": ")[0].strip(" \t\"'`*:").removesuffix(".")))
-    return frozenset(name for name in found if name)
+        pieces = re.split(r"[,;]", _strip_introduction(line))
+        for i, piece in enumerate(pieces):
+            names.add(_read_name(piece, is_first=i == 0))
+    return frozenset(name for name in names if name)
 
 
-def _listed(line: str) -> str:
-    """The part of a line that holds names: after what introduces a list, or before a remark on a bulleted name."""
+def _take_names_with_comma(text: str, with_comma: Iterable[str]) -> tuple[set[str], str]:
+    """Find names that contain a comma.
+
+    Returns:
+        The names, and the text without them.
+    """
+    names = set()
+    for name in sorted(map(canonical, with_comma), key=len, reverse=True):
+        pattern = re.compile(rf"(?<![\w,]){re.escape(name)}(?![\w(])")
+        if pattern.search(text):
+            names.add(name)
+            text = pattern.sub(", ", text)
+    return names, text
+
+
+def _strip_introduction(line: str) -> str:
+    """The part of a line that holds names.
+
+    It follows what introduces a list, or comes before a remark on a bulleted name.
+    """
     if line.rstrip().endswith(":"):
         return ""
-    if _MARK.match(line):
-        return _MARK.sub("", line).partition(": ")[0]
+    if BULLET_PATTERN.match(line):
+        return BULLET_PATTERN.sub("", line).partition(": ")[0]
     # several colons: each name has its own remark
     return line.partition(": ")[2] if line.count(": ") == 1 else line
 
 
-def released_answers(
+def _read_name(piece: str, *, is_first: bool) -> str:
+    """A name without what is around it; only the first one can be after words of a sentence."""
+    without_bullet = BULLET_PATTERN.sub("", piece).strip()
+    name = LEAD_PATTERN.sub("", without_bullet)
+    if is_first:
+        name = SENTENCE_PATTERN.sub("", name)
+    before_remark = name.partition(": ")[0]
+    return canonical(before_remark.strip(" \t\"'`*:").removesuffix("."))
+
+
+RELEASED_NAMES = {
+    "graphrag": "GraphRAG",
+    "format_b": "Format_B_Chunked",
+    "format_a": "Format_A",
+}
+"""Name of each arm in the released files."""
+
+
+def read_released_answers(
     path: Path, run: str, truth: Mapping[str, frozenset[str]], model: str
 ) -> list[Answer]:
-    """One released run as rows: JSON, for each architecture the counts of each query; the sets are not released.
+    """Read one released run.
 
-    An empty answer has precision 0, as in the authors' code. `model` read the texts; the graph's rows have none.
+    The file has the counts of each query; the returned sets are not released. An empty answer has
+    precision 0, as in the authors' code.
+
+    Args:
+        path: JSON file with the results of each architecture.
+        run: Name of the run.
+        truth: The drugs of each side effect.
+        model: Name of the model that read the texts; the graph's rows have none.
+
+    Returns:
+        One row per architecture and query.
     """
     content = json.loads(path.read_text(encoding="utf-8"))
-    rows = []
-    for arm, name in {
-        "graphrag": "GraphRAG",
-        "format_b": "Format_B_Chunked",
-        "format_a": "Format_A",
-    }.items():
-        details = content[name]["detailed_results"]
-        for query, row in zip(
-            asked([row["side_effect"] for row in details], truth), details, strict=True
-        ):
-            hits, false, missed = (
-                row["true_positives"],
-                row["false_positives"],
-                row["false_negatives"],
+    answers = []
+    for arm, name in RELEASED_NAMES.items():
+        rows = content[name]["detailed_results"]
+        queries = make_queries([row["side_effect"] for row in rows], truth)
+        arm_model = "" if arm == "graphrag" else model
+        for query, row in zip(queries, rows, strict=True):
+            answer = Answer(measures=_released_measures(row))
+            answers.append(
+                make_row(answer, query, arm=arm, source="released", run=run, model=arm_model)
             )
-            values = {
-                "recall": hits / (hits + missed),
-                "precision": hits / (hits + false) if hits + false else 0.0,
-                "f1": 2 * hits / (2 * hits + false + missed),
-                "exact": float(not false and not missed),
-                "relevant": hits + missed,
-                "returned": hits + false,
-                "false_names": false,
-                "missed_names": missed,
-                "latency": row["latency"],
-            }
-            measures = {measure: (float(value), 1.0) for measure, value in values.items()}
-            said = Answer(measures=measures | {"throughput": (1.0, float(row["latency"]))})
-            by = "" if arm == "graphrag" else model
-            rows.append(make_row(said, query, arm=arm, source="released", run=run, model=by))
-    return rows
+    return answers
+
+
+def _released_measures(row: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    hits = row["true_positives"]
+    false = row["false_positives"]
+    missed = row["false_negatives"]
+    n_returned = hits + false
+    values = {
+        "recall": hits / (hits + missed),
+        "precision": hits / n_returned if n_returned else 0.0,
+        "f1": 2 * hits / (2 * hits + false + missed),
+        "exact": float(not false and not missed),
+        "relevant": hits + missed,
+        "returned": n_returned,
+        "false_names": false,
+        "missed_names": missed,
+        "latency": row["latency"],
+    }
+    measures = {measure: (float(value), 1.0) for measure, value in values.items()}
+    return {**measures, "throughput": (1.0, float(row["latency"]))}

@@ -1,13 +1,15 @@
-"""The arms of reverse queries (side_effects.md, Table 4): a side effect in, the set of drugs that may cause it out.
+"""The arms of reverse queries (side_effects.md, Table 4).
 
-Queries are asked one after another, so a latency is what somebody who asks one question waits for. The text stores are
-built of names as `reverse.tidy` writes them.
+An arm takes queries about a side effect and returns the set of drugs that may cause it. Queries are
+asked one after another, so a latency is what somebody who asks one question waits for. The text
+stores are built of names as `reverse.tidy` writes them.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
+from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -23,9 +25,9 @@ from helpers.graph import Graph
 from helpers.neighbours import stopwatch
 from papers.side_effects import forward
 from papers.side_effects.corpus import TextStore, find_term
-from papers.side_effects.reverse import QUESTION, Arm, Query, canonical, parse_drugs, returned
+from papers.side_effects.reverse import QUESTION, Query, canonical, make_answer, parse_drugs
 from papers.side_effects.rules import times_as_long
-from rag.prompts import chat_messages, user_message
+from rag.prompts import Message, chat_messages, user_message
 
 LABELS = {
     "graphrag": "GraphRAG, graph only",
@@ -36,7 +38,12 @@ LABELS = {
     "format_a": "RAG, Format A, LLM",
 }
 COLOURS = {
-    arm: figures.arm_colour("graphrag" if arm.startswith("graph") else arm[:8]) for arm in LABELS
+    "graphrag": figures.arm_colour("graphrag"),
+    "graph_llm": figures.arm_colour("graphrag"),
+    "format_b": figures.arm_colour("format_b"),
+    "format_b_named": figures.arm_colour("format_b"),
+    "format_b_filter": figures.arm_colour("format_b"),
+    "format_a": figures.arm_colour("format_a"),
 }
 SPEEDS = {
     "an LLM for the text only, as in the paper": ("format_b", "graphrag"),
@@ -45,200 +52,315 @@ SPEEDS = {
 }
 """The slower and the faster arm of each comparison of Format B with the graph."""
 LINES = {"format_b": "relevant", "format_a": "returned"}
-"""The names over which the latency of a text arm is drawn: Format A returns few of the relevant ones."""
+"""The names over which the latency of a text arm is drawn.
 
-Prompt = list[dict[str, str]]
+Format A returns few of the relevant ones.
+"""
+
 EXPANSION = """
 MATCH (s:SideEffect {name: $side_effect})<-[:may_cause_side_effect]-(d:Drug)
 RETURN collect(d.name) AS drugs
 """
-# The authors' client shortens the Format B sentence like this in the prompt; what is indexed is the whole sentence.
+# The authors' client shortens the Format B sentence like this in the prompt; what is indexed is the
+# complete sentence.
 EVIDENCE_B = "The drug {drug} may cause {side_effect} as an adverse effect."
 
-# The part that all prompts of an arm share stands first, so that an engine that keeps prefixes reads it once.
+# The part that all prompts of an arm share comes first, so that an engine that caches prefixes
+# reads it once.
 EXTRACTION = (
-    "You are given texts about drugs and their adverse effects. List every drug that the texts associate with the "
-    "adverse effect asked for. Give only the names of the drugs, written as in the texts, separated by commas, each "
-    "name once. Base your answer strictly on the texts.\n\nTexts:\n\n"
+    "You are given texts about drugs and their adverse effects. List every drug that the texts "
+    "associate with the adverse effect asked for. Give only the names of the drugs, written as in "
+    "the texts, separated by commas, each name once. Base your answer strictly on the texts."
+    "\n\nTexts:\n\n"
 )
 WORDING = (
-    "You are given the drugs that a knowledge graph associates with an adverse effect. Answer the question by listing "
-    "every one of them and no other. Give only the names, written as in the graph, separated by commas.\n\nDrugs of "
-    "the graph: "
+    "You are given the drugs that a knowledge graph associates with an adverse effect. Answer the "
+    "question by listing every one of them and no other. Give only the names, written as in the "
+    "graph, separated by commas.\n\nDrugs of the graph: "
 )
 NAMING = (
-    "Which adverse effect does the question ask about? Answer with its name alone, letter for letter as it stands in "
-    "the question."
+    "Which adverse effect does the question ask about? Answer with its name alone, letter for "
+    "letter as it stands in the question."
 )
-# None is an effect: no test item may stand in a prompt.
 NAMING_EXAMPLES = ("glassy elbow", "singing, nocturnal", "blue laughter syndrome")
+"""None of them is an effect: a test item must never be in a prompt."""
+
+PromptWriter = Callable[[str, Sequence[str]], list[Message]]
+"""Writes a prompt of an effect and of names that retrieval found."""
 
 
 @dataclass(frozen=True)
-class Asking(forward.Generator):
-    """How an arm asks its LLM, all prompts of one query at once (Methods, "LLM inference").
+class SetGenerator(forward.Generator):
+    """An LLM that is sent all prompts of one query at once (Methods, "LLM inference").
 
-    The parser keeps names `with_comma` whole. An answer has room for so many tokens per name that could be in it.
+    Attributes:
+        max_tokens: Longest reply, in tokens.
+        with_comma: Names that the parser does not split.
+        tokens_per_drug: Room in a reply for each name that could be in it, in tokens.
     """
 
     max_tokens: int = 4096
     with_comma: frozenset[str] = frozenset()
     tokens_per_drug: int = 8
 
-    def replies(self, prompts: Sequence[Prompt], names: int, label: str) -> list[Reply]:
-        """A reply, with room for so many names, to each prompt of one query; more than go at once are an error."""
+    def generate_at_once(
+        self, prompts: Sequence[list[Message]], n_names: int, label: str
+    ) -> list[Reply]:
+        """Ask for a reply to each prompt of one query.
+
+        Args:
+            prompts: The messages of each prompt.
+            n_names: Number of names that a reply has room for.
+            label: Name of this step in progress bars and in the record of the run.
+
+        Raises:
+            ValueError: The client does not send as many prompts at once.
+        """
         if len(prompts) > self.llm.concurrency:
             raise ValueError(
-                f"{len(prompts)} prompts for one query, and the client sends {self.llm.concurrency} at once. Connect "
-                f"with concurrency={len(prompts)} or more, or make the chunks larger."
+                f"{len(prompts)} prompts for one query, and the client sends "
+                f"{self.llm.concurrency} at once. Connect with concurrency={len(prompts)} or more, "
+                "or make the chunks larger."
             )
-        room = min(self.max_tokens, self.tokens_per_drug * names + 64)
+        max_tokens = min(self.max_tokens, self.tokens_per_drug * n_names + 64)
         return self.llm.chat_many(
-            prompts, max_tokens=room, overflow="record", label=label, **self.sampling
+            prompts, max_tokens=max_tokens, overflow="record", label=label, **self.sampling
         )
 
-    def drugs(self, replies: Sequence[Reply]) -> frozenset[str]:
-        """The names in all replies to one query."""
-        return frozenset().union(*(parse_drugs(reply.text, self.with_comma) for reply in replies))
+    def parse_replies(self, replies: Sequence[Reply]) -> frozenset[str]:
+        """Read the names in all replies to one query."""
+        drugs: set[str] = set()
+        for reply in replies:
+            drugs |= parse_drugs(reply.text, self.with_comma)
+        return frozenset(drugs)
 
 
-def wording_prompt(effect: str, drugs: Sequence[str]) -> Prompt:
-    """The drugs that the graph gave, for the LLM to answer with."""
-    asked = f"Question: {QUESTION.format(side_effect=effect)}\nAll {len(drugs)} drugs, separated by commas:"
-    return user_message(f"{WORDING}{', '.join(drugs)}\n\n{asked}")
+def wording_prompt(effect: str, drugs: Sequence[str]) -> list[Message]:
+    """Build the prompt with the drugs that the graph has, for the LLM to answer with."""
+    question = QUESTION.format(side_effect=effect)
+    request = f"Question: {question}\nAll {len(drugs)} drugs, separated by commas:"
+    return user_message(f"{WORDING}{', '.join(drugs)}\n\n{request}")
 
 
-def extraction_prompt(effect: str, texts: Sequence[str]) -> Prompt:
-    """Retrieved texts, for the LLM to list the drugs."""
+def extraction_prompt(effect: str, texts: Sequence[str]) -> list[Message]:
+    """Build the prompt with retrieved texts, for the LLM to list the drugs."""
     listed = "\n".join(texts)
-    return [
-        {
-            "role": "user",
-            "content": f"{EXTRACTION}{listed}\n\nQuestion: {QUESTION.format(side_effect=effect)}",
-        }
-    ]
+    question = QUESTION.format(side_effect=effect)
+    return user_message(f"{EXTRACTION}{listed}\n\nQuestion: {question}")
 
 
-def naming_prompt(question: str) -> Prompt:
-    """The messages that ask which effect a question is about, with made-up examples."""
-    return chat_messages(
-        NAMING,
-        question,
-        [(QUESTION.format(side_effect=effect), effect) for effect in NAMING_EXAMPLES],
-    )
+def sentences_prompt(effect: str, drugs: Sequence[str]) -> list[Message]:
+    """Build the prompt with a Format B sentence about each drug."""
+    sentences = [EVIDENCE_B.format(drug=drug, side_effect=effect) for drug in drugs]
+    return extraction_prompt(effect, sentences)
+
+
+def naming_prompt(question: str) -> list[Message]:
+    """Build the prompt that asks which effect a question is about, with made-up examples."""
+    examples = [(QUESTION.format(side_effect=effect), effect) for effect in NAMING_EXAMPLES]
+    return chat_messages(NAMING, question, examples)
 
 
 def expand(graph: Graph, effect: str) -> list[str]:
-    """The drugs of an effect by one parameterised Cypher expansion; none for an effect that the graph does not have."""
-    return [
-        canonical(drug)
-        for row in graph.read(EXPANSION, side_effect=canonical(effect))
-        for drug in row["drugs"]
-    ]
+    """Find the drugs of an effect by one parameterised Cypher expansion.
+
+    Returns:
+        The drugs; none for an effect that the graph does not have.
+    """
+    rows = graph.read(EXPANSION, side_effect=canonical(effect))
+    return [canonical(drug) for row in rows for drug in row["drugs"]]
 
 
-def _timed(find: Callable[[], list[str]]) -> tuple[list[str], float]:
-    with stopwatch() as watch:
-        names = find()
-    return names, watch.seconds
+def find_stating_drugs(store: TextStore, effect: str, k: int) -> list[str]:
+    """Find the drugs of the Format B sentences that state an effect.
 
-
-def retrieved_by(find: Callable[[Query], list[str]]) -> Arm:
-    """An arm without an LLM: the drugs that retrieval finds are the answer."""
-    return lambda queries: [returned(query, *_timed(partial(find, query))) for query in queries]
-
-
-def copied_by(
-    asking: Asking,
-    find: Callable[[Query], list[str]],
-    prompt: Callable[[str, Sequence[str]], Prompt],
-    chunk: int,
-    label: str,
-) -> Arm:
-    """An arm whose LLM copies the names that retrieval finds, so many in a prompt; what it writes is the answer."""
-
-    def one(query: Query) -> Answer:
-        found, seconds = _timed(partial(find, query))
-        prompts = [
-            prompt(query.effect, found[start : start + chunk])
-            for start in range(0, len(found), chunk)
-        ]
-        replies = asking.replies(prompts, min(chunk, len(found)), label)
-        return returned(query, asking.drugs(replies), seconds, replies)
-
-    return lambda queries: [one(query) for query in queries]
-
-
-def graph_only(graph: Graph) -> Arm:
-    """GraphRAG as the authors measured it: the graph's answer is the answer, and no LLM sees it."""
-    return retrieved_by(lambda query: expand(graph, query.effect))
-
-
-def graph_llm(graph: Graph, asking: Asking, chunk: int) -> Arm:
-    """GraphRAG with the LLM at the end: it words the graph's list, so many names at a time."""
-    return copied_by(
-        asking,
-        lambda query: sorted(expand(graph, query.effect)),
-        wording_prompt,
-        chunk,
-        "graph and LLM",
-    )
-
-
-def sentences_of(store: TextStore, effect: str, k: int) -> list[str]:
-    """The drugs of the Format B sentences that state an effect, among the k sentences nearest to it, nearest first."""
-    stating = store.rows_of_effect.get(effect, np.empty(0, dtype=np.int64))
+    Only the k sentences nearest to the effect are searched; the nearest comes first.
+    """
+    no_rows = np.empty(0, dtype=np.int64)
+    stating = store.rows_of_effect.get(effect, no_rows)
     (rows,) = store.index.nearest([effect], k, keep=stating)
     return [store.pairs[row][0] for row in rows]
 
 
-def format_b_filter(store: TextStore, k: int) -> Arm:
-    """Format B, exhaustive retrieval of k sentences, and a regular expression in the LLM's place."""
-    return retrieved_by(lambda query: sentences_of(store, query.effect, k))
+class Retrieved(NamedTuple):
+    """The names or texts that retrieval found, and its seconds."""
+
+    found: list[str]
+    seconds: float
 
 
-def format_b_llm(store: TextStore, k: int, asking: Asking, chunk: int) -> Arm:
-    """Format B as in the paper: k sentences, then an LLM lists the drugs, so many sentences at a time (paper: 200)."""
-
-    def prompt(effect: str, drugs: Sequence[str]) -> Prompt:
-        return extraction_prompt(
-            effect, [EVIDENCE_B.format(drug=drug, side_effect=effect) for drug in drugs]
-        )
-
-    return copied_by(
-        asking, lambda query: sentences_of(store, query.effect, k), prompt, chunk, "Format B"
-    )
+def _time(search: Callable[[], list[str]]) -> Retrieved:
+    with stopwatch() as watch:
+        found = search()
+    return Retrieved(found, watch.seconds)
 
 
-def format_b_named(store: TextStore, k: int, asking: Asking) -> Arm:
-    """Format B whose LLM names the effect that the question is about; the drugs are read from its sentences.
+@dataclass(frozen=True)
+class GraphOnly:
+    """GraphRAG as the authors measured it: the graph's answer is the answer, without an LLM."""
 
-    What the LLM writes does not grow with the set. The measure `named` is whether the name is right.
+    graph: Graph
+
+    def __call__(self, queries: Sequence[Query]) -> list[Answer]:
+        """Answer each query."""
+        answers = []
+        for query in queries:
+            drugs, seconds = _time(partial(expand, self.graph, query.effect))
+            answers.append(make_answer(query, drugs, seconds))
+        return answers
+
+
+@dataclass(frozen=True)
+class FormatBFilter:
+    """Format B, exhaustive retrieval, and a filter in the LLM's place.
+
+    Attributes:
+        store: The sentences.
+        k: Number of sentences to retrieve.
     """
 
-    def one(query: Query) -> Answer:
-        replies = asking.llm.chat_many(
+    store: TextStore
+    k: int
+
+    def __call__(self, queries: Sequence[Query]) -> list[Answer]:
+        """Answer each query."""
+        answers = []
+        for query in queries:
+            drugs, seconds = _time(partial(find_stating_drugs, self.store, query.effect, self.k))
+            answers.append(make_answer(query, drugs, seconds))
+        return answers
+
+
+@dataclass(frozen=True)
+class Prompter:
+    """How retrieved names reach the LLM.
+
+    Attributes:
+        write: Writes a prompt.
+        chunk: Number of names in a prompt.
+        label: Name of the step in progress bars and in the record of the run.
+    """
+
+    write: PromptWriter
+    chunk: int
+    label: str
+
+
+def copy_names(
+    query: Query, retrieved: Retrieved, generator: SetGenerator, prompter: Prompter
+) -> Answer:
+    """Have the LLM copy the names that retrieval found; what it writes is the answer."""
+    names = retrieved.found
+    prompts = []
+    for start in range(0, len(names), prompter.chunk):
+        part = names[start : start + prompter.chunk]
+        prompts.append(prompter.write(query.effect, part))
+    n_names = min(prompter.chunk, len(names))
+    replies = generator.generate_at_once(prompts, n_names, prompter.label)
+    drugs = generator.parse_replies(replies)
+    return make_answer(query, drugs, retrieved.seconds, replies)
+
+
+@dataclass(frozen=True)
+class GraphLlm:
+    """GraphRAG with the LLM at the end: it words the graph's list.
+
+    Attributes:
+        graph: The graph of drugs and side effects.
+        generator: The LLM that words.
+        chunk: Number of names in a prompt.
+    """
+
+    graph: Graph
+    generator: SetGenerator
+    chunk: int
+
+    def __call__(self, queries: Sequence[Query]) -> list[Answer]:
+        """Answer each query."""
+        prompter = Prompter(wording_prompt, self.chunk, "graph and LLM")
+        answers = []
+        for query in queries:
+            retrieved = _time(partial(self._expand_sorted, query.effect))
+            answers.append(copy_names(query, retrieved, self.generator, prompter))
+        return answers
+
+    def _expand_sorted(self, effect: str) -> list[str]:
+        return sorted(expand(self.graph, effect))
+
+
+@dataclass(frozen=True)
+class FormatBLlm:
+    """Format B as in the paper: an LLM lists the drugs of the retrieved sentences.
+
+    Attributes:
+        store: The sentences.
+        k: Number of sentences to retrieve.
+        generator: The LLM that lists.
+        chunk: Number of sentences in a prompt; the paper: 200.
+    """
+
+    store: TextStore
+    k: int
+    generator: SetGenerator
+    chunk: int
+
+    def __call__(self, queries: Sequence[Query]) -> list[Answer]:
+        """Answer each query."""
+        prompter = Prompter(sentences_prompt, self.chunk, "Format B")
+        answers = []
+        for query in queries:
+            retrieved = _time(partial(find_stating_drugs, self.store, query.effect, self.k))
+            answers.append(copy_names(query, retrieved, self.generator, prompter))
+        return answers
+
+
+@dataclass(frozen=True)
+class FormatBNamed:
+    """Format B whose LLM names the effect of the question; its sentences give the drugs.
+
+    What the LLM writes does not grow with the set. The measure ``named`` is whether the name is
+    right.
+
+    Attributes:
+        store: The sentences.
+        k: Number of sentences to retrieve.
+        generator: The LLM that names.
+    """
+
+    store: TextStore
+    k: int
+    generator: SetGenerator
+
+    def __call__(self, queries: Sequence[Query]) -> list[Answer]:
+        """Answer each query."""
+        return [self._answer(query) for query in queries]
+
+    def _answer(self, query: Query) -> Answer:
+        (reply,) = self.generator.llm.chat_many(
             [naming_prompt(query.text)],
             max_tokens=48,
             stop=["\n"],
             label="Format B, the effect's name",
-            **asking.sampling,
+            **self.generator.sampling,
         )
-        named = canonical(replies[0].text.strip(" \t\"'`*."))
-        answer = returned(
-            query, *_timed(lambda: sentences_of(store, named, k) if named else []), replies
-        )
-        right = {"named": (float(named == query.effect), 1.0)}
-        return replace(answer, predicted=named, measures={**answer.measures, **right})
+        name = canonical(reply.text.strip(" \t\"'`*."))
+        drugs, seconds = _time(partial(self._find, name))
+        answer = make_answer(query, drugs, seconds, [reply])
+        measures = {**answer.measures, "named": (float(name == query.effect), 1.0)}
+        return replace(answer, predicted=name, measures=measures)
 
-    return lambda queries: [one(query) for query in queries]
+    def _find(self, name: str) -> list[str]:
+        return find_stating_drugs(self.store, name, self.k) if name else []
 
 
 @dataclass(frozen=True)
 class Window:
     """How much of the Format A documents reaches the LLM, by default as in the authors' client.
 
-    At most so many documents, the beginning of each, and of these those that fit whole into the prompt.
+    Attributes:
+        documents: Largest number of documents.
+        characters: Characters of each document.
+        prompt_characters: Characters of all documents; one that does not fit is left out.
     """
 
     documents: int = 100
@@ -246,96 +368,129 @@ class Window:
     prompt_characters: int = 20_000
 
 
-def texts_of(store: TextStore, effect: str, window: Window) -> list[str]:
-    """What the window shows of the Format A documents that hold the effect's words, nearest first."""
-    having = np.array([row for row, text in enumerate(store.texts) if effect in text], dtype=int)
-    (rows,) = store.index.nearest([effect], store.index.size, keep=having)
-    holding = [store.texts[row][: window.characters] for row in rows]
-    lengths = accumulate(map(len, holding[: window.documents]))
-    return holding[: sum(length <= window.prompt_characters for length in lengths)]
+def texts_in_window(store: TextStore, effect: str, window: Window) -> list[str]:
+    """Return what the window shows of the documents with the effect's words, nearest first."""
+    containing = [row for row, text in enumerate(store.texts) if effect in text]
+    (rows,) = store.index.nearest([effect], store.index.size, keep=np.array(containing, dtype=int))
+    texts = [store.texts[row][: window.characters] for row in rows]
+    lengths = [len(text) for text in texts[: window.documents]]
+    n_fitting = sum(length <= window.prompt_characters for length in accumulate(lengths))
+    return texts[:n_fitting]
 
 
 def lists_within(store: TextStore, row: int, effect: str, characters: int) -> bool:
-    """Whether the first `characters` of a Format A document hold the whole term."""
-    return (
-        effect in store.pairs[row][1]
-        and find_term(effect, store.texts[row]) + len(effect) <= characters
-    )
+    """Whether the first ``characters`` of a Format A document have the complete term."""
+    _, effects = store.pairs[row]
+    if effect not in effects:
+        return False
+    end = find_term(effect, store.texts[row]) + len(effect)
+    return end <= characters
 
 
-def format_a_llm(store: TextStore, window: Window, asking: Asking) -> Arm:
-    """Format A as in the authors' client: documents that hold the effect, the beginning of each, one LLM answer."""
+@dataclass(frozen=True)
+class FormatALlm:
+    """Format A as in the authors' client: one LLM answer from the beginning of each document.
 
-    def one(query: Query) -> Answer:
-        texts, seconds = _timed(partial(texts_of, store, query.effect, window))
-        replies = asking.replies(
-            [extraction_prompt(query.effect, texts)] if texts else [], len(texts), "Format A"
-        )
-        relevant = (row for row, (drug, _) in enumerate(store.pairs) if drug in query.drugs)
-        shown = {
-            store.pairs[r][0]
-            for r in relevant
-            if lists_within(store, r, query.effect, window.characters)
-        }
-        return returned(query, asking.drugs(replies), seconds, replies, shown=shown)
+    Attributes:
+        store: The documents.
+        window: How much of them reaches the LLM.
+        generator: The LLM that lists.
+    """
 
-    return lambda queries: [one(query) for query in queries]
+    store: TextStore
+    window: Window
+    generator: SetGenerator
+
+    def __call__(self, queries: Sequence[Query]) -> list[Answer]:
+        """Answer each query."""
+        return [self._answer(query) for query in queries]
+
+    def _answer(self, query: Query) -> Answer:
+        texts, seconds = _time(partial(texts_in_window, self.store, query.effect, self.window))
+        prompts = [extraction_prompt(query.effect, texts)] if texts else []
+        replies = self.generator.generate_at_once(prompts, len(texts), "Format A")
+        drugs = self.generator.parse_replies(replies)
+        in_window = self._drugs_in_window(query)
+        return make_answer(query, drugs, seconds, replies, in_window=in_window)
+
+    def _drugs_in_window(self, query: Query) -> set[str]:
+        drugs = set()
+        for row, (drug, _) in enumerate(self.store.pairs):
+            if drug not in query.drugs:
+                continue
+            if lists_within(self.store, row, query.effect, self.window.characters):
+                drugs.add(drug)
+        return drugs
 
 
 def speeds(outcomes: Outcomes) -> pd.DataFrame:
-    """Mean latency of Format B as a multiple of the graph's, on the queries that both answered."""
-    found = {words: times_as_long(outcomes, *arms) for words, arms in SPEEDS.items()}
-    digits = {words: 1 if score and score.value < 100 else 0 for words, score in found.items()}
-    rows = [
-        (w, figures.score_text(s, "count", digits=digits[w]), s.n) for w, s in found.items() if s
-    ]
+    """Mean latency of Format B as a multiple of the graph's, on queries that both answered."""
+    rows = []
+    for words, arms in SPEEDS.items():
+        ratio = times_as_long(outcomes, *arms)
+        if ratio:
+            digits = 1 if ratio.value < 100 else 0
+            rows.append((words, figures.score_text(ratio, "count", digits=digits), ratio.n))
     return pd.DataFrame(rows, columns=["with", "times as long", "queries"])
 
 
 def answer(outcomes: Outcomes, model: str) -> str:
-    """The chapter's answer, from the rows of this run."""
-    exact, found = outcomes.score("f1", "format_b"), outcomes.score("recall", "format_a")
-    times = {words: times_as_long(outcomes, *arms) for words, arms in SPEEDS.items()}
-    told = "; ".join(
-        f"{float(f'{t.value:.2g}'):,.6g} with {words} (n = {t.n})"
-        for words, t in times.items()
-        if t
-    )
+    """Write the chapter's answer.
+
+    Args:
+        outcomes: The rows of this run.
+        model: Name of the language model.
+    """
+    exact = outcomes.score("f1", "format_b")
+    recall = outcomes.score("recall", "format_a")
+    multiples = []
+    for words, arms in SPEEDS.items():
+        ratio = times_as_long(outcomes, *arms)
+        if ratio:
+            two_digits = float(f"{ratio.value:.2g}")
+            multiples.append(f"{two_digits:,.6g} with {words} (n = {ratio.n})")
     return (
-        f"The graph is exact by construction. Format B with {model} reaches an F1 of {figures.score_text(exact)} on "
-        f"{exact.n} queries, and Format A finds {figures.score_text(found)} of the drugs on {found.n}. Format B's "
-        f"latency in this run, as a multiple of the graph's, is {told}. So copying names with a language model "
-        "explains most of the printed difference in time."
+        f"The graph is exact by construction. Format B with {model} reaches an F1 of "
+        f"{figures.score_text(exact)} on {exact.n} queries, and Format A finds "
+        f"{figures.score_text(recall)} of the drugs on {recall.n}. Format B's latency in this "
+        f"run, as a multiple of the graph's, is {'; '.join(multiples)}. So copying names with a "
+        "language model explains most of the printed difference in time."
     )
 
 
 def cost_words(authors: Outcomes) -> str:
-    """What `draw_cost` shows of one released run, in words made of its values."""
+    """Describe what `draw_cost` shows of one released run."""
     lines = []
     for arm, names in LINES.items():
         line = linregress(authors.values(names, arm), authors.values("latency", arm))
+        explained = figures.number(line.rvalue**2)
         lines.append(
-            f"{authors.label(arm)}: {line.intercept:.1f} s and {line.slope:.2f} s per {names} name, which explain "
-            f"{figures.number(line.rvalue**2)} of the variance"
+            f"{authors.label(arm)}: {line.intercept:.1f} s and {line.slope:.2f} s per {names} "
+            f"name, which explain {explained} of the variance"
         )
     return f"Latency by number of names, released run. {'; '.join(lines)}."
 
 
 def draw_cost(authors: Outcomes) -> Figure:
-    """Latency of the released text arms by number of names: relevant ones (Format B), returned ones (Format A)."""
+    """Draw the latency of the released text arms by number of names.
+
+    The names are the relevant ones for Format B and the returned ones for Format A.
+    """
     fig, axes = plt.subplots(figsize=(7.2, 3.8))
     for arm, names in LINES.items():
-        x, y = authors.values(names, arm), authors.values("latency", arm)
-        line, ends = linregress(x, y), np.array([0, x.max()])
+        n_names = authors.values(names, arm)
+        latency = authors.values("latency", arm)
         axes.plot(
-            x,
-            y,
+            n_names,
+            latency,
             "o",
             markersize=4,
             alpha=0.6,
             color=COLOURS[arm],
             label=f"{authors.label(arm)}, names {names}",
         )
+        line = linregress(n_names, latency)
+        ends = np.array([0, n_names.max()])
         axes.plot(ends, line.intercept + line.slope * ends, color=COLOURS[arm], linewidth=1.4)
     axes.set(xlabel="names", ylabel="seconds")
     axes.set_ylim(bottom=0)
