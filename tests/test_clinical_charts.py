@@ -57,7 +57,7 @@ def test_every_gold_dose_stands_in_its_passage(charts):
     doses = 0
     for chart in charts:
         text = texts(chart)
-        for event in chart.of(MedicationEvent):
+        for event in chart.facts_of(MedicationEvent):
             if event.dose_mg is not None:
                 doses += 1
                 passage = text[event.note_id][event.start : event.end].replace(
@@ -73,7 +73,7 @@ def test_every_gold_dose_stands_in_its_passage(charts):
 def test_every_drug_of_an_event_has_a_span_in_its_passage(charts):
     for chart in charts:
         spans = {(m.note_id, m.start): m for m in chart.mentions if m.label == "DRUG"}
-        for event in chart.of(MedicationEvent):
+        for event in chart.facts_of(MedicationEvent):
             inside = [
                 m.drug
                 for (note, at), m in spans.items()
@@ -104,7 +104,7 @@ def test_spans_of_med7_do_not_overlap(charts):
 
 def test_all_labels_and_actions_occur_often(charts):
     labels = Counter(m.label for c in charts for m in c.mentions)
-    actions = Counter(m.action for c in charts for m in c.of(MedicationEvent))
+    actions = Counter(m.action for c in charts for m in c.facts_of(MedicationEvent))
     assert set(labels) == set(LABELS)
     assert min(labels.values()) > 50
     assert {"start", "increase", "decrease", "stop", "continue", "switch", "single dose"} == set(
@@ -154,6 +154,26 @@ def test_a_paraphrase_stands_in_test_notes_and_in_no_other(charts):
     assert seen > 5
 
 
+def test_a_paraphrase_has_the_names_in_braces_of_its_sentence_and_the_counts_add_up():
+    file = words(PARAPHRASES)
+    names = re.compile(r"\{\w+\}")
+    pairs = [(source, p) for source, options in file["paraphrases"].items() for p in options]
+    wrong = [
+        pair for pair in pairs if Counter(names.findall(pair[0])) != Counter(names.findall(pair[1]))
+    ]
+    assert not wrong
+    shared = {
+        sentence
+        for bank in words(WORDING).values()
+        if isinstance(bank, dict)
+        for sentence in bank.get("shared", [])
+    }
+    assert {source for source, _ in pairs} <= shared
+    removed = {entry["paraphrase"] for entry in file["removed"] if entry["reason"]}
+    assert not removed & {paraphrase for _, paraphrase in pairs}
+    assert file["asked"] == len(pairs) + sum(file["refused"].values()) + len(file["removed"])
+
+
 def test_without_paraphrases_no_wording_is_a_models(charts):
     plain = generate(5, SEED)
     assert "paraphrased" not in {m.wording for c in plain for m in c.mentions}
@@ -180,7 +200,7 @@ def test_doses_follow_from_one_visit_to_the_next(charts):
     """An increase is above, a decrease below the dose that was stated last."""
     for chart in charts:
         last: dict[str, float] = {}
-        for event in chart.of(MedicationEvent):
+        for event in chart.facts_of(MedicationEvent):
             if (
                 event.copied_from
                 or event.past
@@ -199,7 +219,7 @@ def test_a_stop_or_switch_says_why(charts):
     stops = [
         m
         for c in charts
-        for m in c.of(MedicationEvent)
+        for m in c.facts_of(MedicationEvent)
         if m.action in ("stop", "switch") and not m.past
     ]
     assert stops

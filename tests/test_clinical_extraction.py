@@ -20,7 +20,7 @@ def read(sentence: str) -> ex.Reading:
     note = Note(
         note_id="P0001-N001", patient_id="P0001", date=date.min, kind="clinic visit", text=sentence
     )
-    return ex.reader(ex.by_rules())([note])[0]
+    return ex.Reader(ex.RuleNamer())([note])[0]
 
 
 # ------------------------------------------------------------------------------------------------------- cleaning
@@ -215,7 +215,7 @@ def test_positions_are_those_of_the_note_as_it_stands():
 
 
 def test_given_spans_are_classified_where_they_stand():
-    assert ex.classify(["Pt denies fits.", "Pt has fits."], [(10, 14), (7, 11)]) == [
+    assert ex.classify_spans(["Pt denies fits.", "Pt has fits."], [(10, 14), (7, 11)]) == [
         "negated",
         "affirmed",
     ]
@@ -238,13 +238,13 @@ def test_a_trained_models_spans_are_those_of_med7s_labels():
     note = Note(
         note_id="n", patient_id="P", date=date.min, kind="clinic visit", text="Keppra for seizures."
     )
-    [reading] = ex.reader(ex.by_model(nlp))([note])
+    [reading] = ex.Reader(ex.ModelNamer(nlp))([note])
     assert reading.spans == (("DRUG", 0, 6),)
     assert [m.drug for m in reading.medications] == ["levetiracetam"]
 
 
 def test_a_missing_med7_is_said_with_what_to_do():
-    model, why = ex.med7("en_core_med7_that_is_not_there")
+    model, why = ex.load_med7("en_core_med7_that_is_not_there")
     assert model is None
     assert "pip install" in why
 
@@ -255,7 +255,7 @@ def test_a_med7_that_this_spacy_cannot_load_stops_no_run(monkeypatch):
 
     monkeypatch.setattr(ex.spacy.util, "is_package", lambda package: True)
     monkeypatch.setattr(ex.spacy, "load", fails)
-    model, why = ex.med7("en_core_med7_trf")
+    model, why = ex.load_med7("en_core_med7_trf")
     assert model is None
     assert "E053" in why
     assert "environment of its own" in why

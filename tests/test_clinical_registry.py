@@ -36,7 +36,7 @@ def charts() -> Charts:
 
 @pytest.fixture(scope="module")
 def readings(charts) -> list[ex.Reading]:
-    return ex.reader(ex.by_rules())(charts.notes())
+    return ex.Reader(ex.RuleNamer())(charts.notes())
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def note(text: str) -> Note:
 
 def built(text: str) -> pd.DataFrame:
     of = [note(text)]
-    return reg.build(of, ex.reader(ex.by_rules())(of))
+    return reg.build(of, ex.Reader(ex.RuleNamer())(of))
 
 
 # ------------------------------------------------------------------------------------------------------- registry
@@ -119,7 +119,7 @@ def perfect(unit: scores.NoteUnit) -> ex.Reading:
 
 
 def outcomes(units: list[scores.NoteUnit], readings: list[ex.Reading]) -> Outcomes:
-    rows = scores.by_extractor(lambda notes: readings)(units)
+    rows = scores.ExtractorArm(lambda notes: readings)(units)
     return Outcomes(
         [make_row(row, u, arm="rules") for row, u in zip(rows, units, strict=True)], draws=DRAWS
     )
@@ -158,15 +158,15 @@ SPANS = st.lists(
 @given(SPANS, SPANS)
 def test_overlaps_never_count_one_gold_span_twice(gold_spans, found_spans):
     gold, found = set(gold_spans), set(found_spans)
-    matched = scores.matched(gold, found)
+    matched = scores.match_overlaps(gold, found)
     assert len(matched) <= len(found)
     # what is the same counts as found in any case, unless another found span took its place first
     assert len(matched & gold) >= min(1, len(gold & found))
 
 
 def test_an_overlap_counts_where_it_is_asked_for():
-    assert scores.matched({(0, 6)}, {(3, 9)}) == {(0, 6)}
-    assert scores.matched({(0, 6)}, {(0, 3), (4, 6)}) == {(0, 6), (4, 6)}
+    assert scores.match_overlaps({(0, 6)}, {(3, 9)}) == {(0, 6)}
+    assert scores.match_overlaps({(0, 6)}, {(0, 3), (4, 6)}) == {(0, 6), (4, 6)}
 
 
 def test_the_rules_do_well_on_shared_wording(units, readings):
@@ -176,7 +176,12 @@ def test_the_rules_do_well_on_shared_wording(units, readings):
 
 
 def test_a_status_is_not_that_of_a_copied_passage(charts, units):
-    own = {f.note_id for chart in charts for f in chart.of(SeizureStatus) if f.copied_from is None}
+    own = {
+        f.note_id
+        for chart in charts
+        for f in chart.facts_of(SeizureStatus)
+        if f.copied_from is None
+    }
     assert all((unit.gold == "unknown") == (unit.unit not in own) for unit in units)
 
 
@@ -185,9 +190,9 @@ def test_a_class_counts_whether_rules_or_a_model_gave_it():
         :4
     ]
     classes = [unit.gold for unit in units]
-    by_rules = real_notes.by_classifier(lambda texts, spans: classes)(units)
+    by_rules = real_notes.ClassifierArm(lambda texts, spans: classes)(units)
     choices = [Choice("family", {}, 1, 1, 0.1, key=f"k{i}") for i in range(4)]
-    by_llm = real_notes.by_classifier(lambda texts, spans: choices)(units)
+    by_llm = real_notes.ClassifierArm(lambda texts, spans: choices)(units)
     assert [row.measures["accuracy"] for row in by_rules] == [(1, 1)] * 4
     assert [row.measures["accuracy"][0] for row in by_llm] == [
         float(c == "family") for c in classes
@@ -211,7 +216,7 @@ def test_annotated_sentences_get_one_class_each_and_context_finds_it():
         "hypothetical",
     ]
     assert [unit.strata["asked"] for unit in units].count("yes") == 2
-    rows = real_notes.by_classifier(ex.classify)(units)
+    rows = real_notes.ClassifierArm(ex.classify_spans)(units)
     assert [row.predicted for row in rows][1] == "negated"
     assert sum(row.measures["accuracy"][0] for row in rows) >= 3
 
@@ -226,7 +231,7 @@ def test_no_planted_identifier_reaches_a_row_or_the_record(tmp_path):
     run = record.start(notebook="t", paper="clinical_notes", profile="smoke", parameters={})
     test = charts.split("test")
     rows = run.answer(
-        {"rules": scores.by_extractor(ex.reader(ex.by_rules()))}, scores.note_units(test)
+        {"rules": scores.ExtractorArm(ex.Reader(ex.RuleNamer()))}, scores.note_units(test)
     )
     out = Outcomes(rows, labels=scores.ARMS, draws=DRAWS)
     words = scores.summary(out, ["med7"])

@@ -332,8 +332,12 @@ def gold_registry(charts: Charts) -> pd.DataFrame:
 
     rows: list[dict[str, object]] = []
     for chart in charts:
-        signs = [s for s in chart.of(Symptom) if s.role == "seizure" and s.context == "affirmed"]
-        taken = [m for m in chart.of(MedicationEvent) if not m.past and m.action != "single dose"]
+        signs = [
+            s for s in chart.facts_of(Symptom) if s.role == "seizure" and s.context == "affirmed"
+        ]
+        taken = [
+            m for m in chart.facts_of(MedicationEvent) if not m.past and m.action != "single dose"
+        ]
         for note in chart.notes:
             common: dict[str, object] = {
                 "patient_id": chart.patient_id,

@@ -135,14 +135,14 @@ def write_chart_questions(
 
 
 def _chart_cases(chart: Chart, names: Names) -> Iterator[_Case]:
-    events = chart.of(MedicationEvent)
+    events = chart.facts_of(MedicationEvent)
     own = [m for m in events if m.copied_from is None and not m.past and m.drug in names]
     regular = [m for m in own if m.action != "single dose"]
     for year in sorted({m.date.year for m in regular}):
         of = [m for m in regular if m.date.year == year]
         yield _Case("medications", of, (frozenset(m.drug for m in of),), year=year)
     end = chart.notes[-1].date
-    needed: list[Fact] = [s for s in chart.of(SeizureStatus) if (end - s.date).days <= 365]
+    needed: list[Fact] = [s for s in chart.facts_of(SeizureStatus) if (end - s.date).days <= 365]
     if (
         chart.outcome != "successful"
     ):  # then it matters which drugs have failed, so that another one was begun
@@ -162,7 +162,7 @@ def _chart_cases(chart: Chart, names: Names) -> Iterator[_Case]:
         )
         yield _Case("dose", of, tuple(sorted(doses)), drug, month=month)
         yield _Case("frequency", of, tuple(sorted(times)), drug, month=month)
-    signs = [s for s in chart.of(Symptom) if s.role == "seizure" and s.context == "affirmed"]
+    signs = [s for s in chart.facts_of(Symptom) if s.role == "seizure" and s.context == "affirmed"]
     for drug, span in exposures(chart).items():
         if drug not in names:
             continue
@@ -186,7 +186,7 @@ def _absent(chart: Chart, names: Names, rng: np.random.Generator) -> Iterator[_C
     never = sorted(
         names.keys()
         - {m.drug for m in chart.mentions}
-        - {m.drug for m in chart.of(MedicationEvent)}
+        - {m.drug for m in chart.facts_of(MedicationEvent)}
     )
     if never:
         kinds: tuple[Kind, ...] = ("dose", "timeline", "effectiveness", "frequency", "symptoms")

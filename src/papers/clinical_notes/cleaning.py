@@ -1,6 +1,6 @@
 """Cleans notes, and writes what they name in one spelling (clinical_notes.md, "Preprocessing").
 
-A cleaned text remembers where each of its characters stood in the note.
+A cleaned text knows the place of each of its characters in the note.
 """
 
 import re
@@ -15,141 +15,192 @@ from resources.settings import DATA
 
 TERMS: Final = DATA / "clinical_terms.yml"
 CONTEXT_LIMIT: Final = 150
-"""Characters to either side of a mention that are shown with it."""
+"""Longest context of a mention, in characters to either side."""
+REDACTED: Final = "[REDACTED]"
 
 
 class Cleaned(NamedTuple):
-    """A cleaned text; for each character of it the first and last + 1 character of the original that it represents."""
+    """A cleaned text with the original's characters that each of its own represents.
+
+    Attributes:
+        text: The cleaned text.
+        starts: First character of the original, for each character of the text.
+        ends: Last character of the original, plus one, for each character of the text.
+    """
 
     text: str
     starts: tuple[int, ...]
     ends: tuple[int, ...]
 
     def original(self, start: int, end: int) -> tuple[int, int]:
-        """A span of the cleaned text, which must not be empty, as a span of the original."""
+        """Return the original's span of a span of the cleaned text, which must not be empty."""
         return self.starts[start], self.ends[end - 1]
 
     def cleaned(self, start: int, end: int) -> tuple[int, int]:
-        """A span of the original, as the corresponding span of the cleaned text; empty if there is none."""
-        inside = [
-            i
-            for i, (s, e) in enumerate(zip(self.starts, self.ends, strict=True))
-            if s < end and e > start
-        ]
-        return (inside[0], inside[-1] + 1) if inside else (0, 0)
+        """Return the cleaned text's span of a span of the original; empty if there is none."""
+        positions = []
+        places = zip(self.starts, self.ends, strict=True)
+        for position, (first, last) in enumerate(places):
+            if first < end and last > start:
+                positions.append(position)
+        if not positions:
+            return 0, 0
+        return positions[0], positions[-1] + 1
+
+
+class _Character(NamedTuple):
+    """A character of a cleaned text with its place in the original."""
+
+    text: str
+    start: int
+    end: int
 
 
 @lru_cache
 def _cleaner() -> re.Pattern[str]:
     terms = words(TERMS)
     hidden = "|".join([*terms["redactions"], *terms["identifiers"]])
-    short = "|".join(re.escape(a) for a in sorted(terms["abbreviations"], key=len, reverse=True))
+    abbreviated = sorted(terms["abbreviations"], key=len, reverse=True)
+    short = "|".join(map(re.escape, abbreviated))
     odd = "|".join(map(re.escape, terms["characters"]))
     return re.compile(
         rf"(?P<hidden>{hidden})|(?P<short>(?<![\w/.])(?i:{short})(?![\w/]))|(?P<odd>{odd})"
     )
 
 
+def _replacement(match: re.Match[str]) -> str:
+    """What replaces a match of `_cleaner`."""
+    original = match[0]
+    if match["hidden"]:
+        return REDACTED
+    if match["odd"]:
+        return str(words(TERMS)["characters"][original])
+    full = str(words(TERMS)["abbreviations"][original.lower()])
+    if original[0].isupper():
+        return full[0].upper() + full[1:]
+    return full
+
+
+def _copy(text: str, start: int, end: int) -> list[_Character]:
+    """Characters that stay as they are."""
+    return [_Character(text[i], i, i + 1) for i in range(start, end)]
+
+
 @lru_cache(maxsize=2048)
 def clean(text: str) -> Cleaned:
-    """Redactions and numbers of records and telephones to one mark, odd characters to plain ones, short forms in full.
+    """Clean a note.
 
-    An abbreviation that began with a capital letter keeps one.
+    Redactions, record numbers and telephone numbers become one mark, odd characters plain ones,
+    and abbreviations their full words. An abbreviation that begins with a capital letter keeps
+    one.
     """
-    short, odd = words(TERMS)["abbreviations"], words(TERMS)["characters"]
-    out: list[tuple[str, int, int]] = []
-    at = 0
-    for found in _cleaner().finditer(text):
-        old = found[0]
-        if found["hidden"]:
-            new = "[REDACTED]"
-        elif found["short"]:
-            new = str(short[old.lower()])
-            new = new[0].upper() + new[1:] if old[0].isupper() else new
-        else:
-            new = odd[old]
-        out += [(text[i], i, i + 1) for i in range(at, found.start())]
-        out += [(character, found.start(), found.end()) for character in new]
-        at = found.end()
-    out += [(text[i], i, i + 1) for i in range(at, len(text))]
-    return Cleaned(
-        "".join(c for c, _, _ in out), tuple(s for _, s, _ in out), tuple(e for _, _, e in out)
-    )
+    characters: list[_Character] = []
+    position = 0
+    for match in _cleaner().finditer(text):
+        characters += _copy(text, position, match.start())
+        for character in _replacement(match):
+            characters.append(_Character(character, match.start(), match.end()))
+        position = match.end()
+    characters += _copy(text, position, len(text))
+    cleaned = "".join(character.text for character in characters)
+    starts = tuple(character.start for character in characters)
+    ends = tuple(character.end for character in characters)
+    return Cleaned(cleaned, starts, ends)
 
 
 @lru_cache
 def drug_names() -> dict[str, list[str]]:
-    """The project's dictionary: every drug's other names."""
-    kinds = ("brands", "abbreviations", "other")
-    return {
-        d: [n for kind in kinds for n in of.get(kind, [])]
-        for g in words(DRUGS).values()
-        for d, of in g.items()
-    }
+    """Return the project's dictionary: all other names of each drug."""
+    names: dict[str, list[str]] = {}
+    for group in words(DRUGS).values():
+        for drug, entry in group.items():
+            names[drug] = []
+            for kind in ("brands", "abbreviations", "other"):
+                names[drug] += entry.get(kind, [])
+    return names
 
 
 @lru_cache
 def aliases() -> dict[str, str]:
-    """Generic name by every name that the drug dictionary has, in lower case."""
-    return {
-        name.lower(): generic
-        for generic, names in drug_names().items()
-        for name in (generic, *names)
-    }
+    """Return the generic name of every name in the drug dictionary, in lower case."""
+    generic_names = {}
+    for generic, names in drug_names().items():
+        for name in (generic, *names):
+            generic_names[name.lower()] = generic
+    return generic_names
 
 
 def abbreviations() -> set[str]:
-    """Abbreviations of drugs, which must stand in capitals: in small letters some are other words."""
-    return {
-        a
-        for group in words(DRUGS).values()
-        for of in group.values()
-        for a in of.get("abbreviations", [])
-    }
+    """Return the abbreviations of drugs.
+
+    They must stand in capitals: in small letters some are other words.
+    """
+    short: set[str] = set()
+    for group in words(DRUGS).values():
+        for entry in group.values():
+            short.update(entry.get("abbreviations", []))
+    return short
 
 
 @lru_cache(maxsize=4096)
 def generic_name(name: str) -> str:
-    """The generic name for a drug's name as written, with one letter wrong in one of seven letters or more.
+    """Return the generic name for a drug's name as written.
 
-    A name that the dictionary lacks is given back in lower case.
+    One letter may be wrong in a name of seven letters or more.
+
+    Returns:
+        The generic name, or the name in lower case if the dictionary lacks it.
     """
-    known, typed = aliases(), " ".join(name.lower().split())
-    if typed not in known and len(typed) >= 7:
-        near = [
-            a
-            for a in known
-            if len(a) >= 6 and DamerauLevenshtein.distance(typed, a, score_cutoff=1) <= 1
-        ]
-        typed = min(near, default=typed)
-    return known.get(typed, typed)
+    known = aliases()
+    written = " ".join(name.lower().split())
+    if written not in known and len(written) >= 7:
+        near = [alias for alias in known if _is_near(written, alias)]
+        written = min(near, default=written)
+    return known.get(written, written)
+
+
+def _is_near(written: str, alias: str) -> bool:
+    """Whether a name of six letters or more differs from what is written by one letter at most."""
+    if len(alias) < 6:
+        return False
+    return DamerauLevenshtein.distance(written, alias, score_cutoff=1) <= 1
+
+
+_STRENGTH = re.compile(r"(\d[\d,]*(?:\.\d+)?|\.\d+)\s*(mgs?|g|grams?|mcg)\b", re.IGNORECASE)
 
 
 def milligrams(text: str) -> float | None:
-    """A strength in mg: `500 mg`, `1,500 mg`, `0.5 g`; None if it is none."""
-    found = re.search(r"(\d[\d,]*(?:\.\d+)?|\.\d+)\s*(mgs?|g|grams?|mcg)\b", text, re.IGNORECASE)
-    if not found:
+    """Read a strength in mg: `500 mg`, `1,500 mg`, `0.5 g`; None if the text has none."""
+    match = _STRENGTH.search(text)
+    if match is None:
         return None
-    factor = {"g": 1000.0, "m": 1.0}[found[2][0].lower()] if found[2].lower() != "mcg" else 0.001
-    return float(found[1].replace(",", "")) * factor
+    unit = match[2].lower()
+    factor = 1.0
+    if unit == "mcg":
+        factor = 0.001
+    elif unit.startswith("g"):
+        factor = 1000.0
+    return float(match[1].replace(",", "")) * factor
 
 
 GROUPS: Final[dict[Label, str]] = {"FREQUENCY": "frequencies", "ROUTE": "routes", "FORM": "forms"}
 """Label -> its group of patterns in `data/clinical_terms.yml`."""
+_DOSAGES: Final = {"one": "1", "two": "2", "three": "3"}
 
 
 def normal(label: Label, text: str) -> str:
-    """What an entity denotes, in one spelling, so that two extractors and the gold can be compared."""
+    """Write what a span denotes in one spelling, so that extractors and gold can be compared."""
     text = " ".join(text.split())
     if label == "DRUG":
         return generic_name(text)
+    lower = text.lower()
     if label == "STRENGTH":
         mg = milligrams(text)
-        return text.lower() if mg is None else f"{mg:g} mg"
+        return lower if mg is None else f"{mg:g} mg"
     if label == "DOSAGE":
-        return {"one": "1", "two": "2", "three": "3"}.get(text.lower(), text.lower())
-    known = words(TERMS)[GROUPS[label]] if label in GROUPS else []
-    return next(
-        (str(value) for pattern, value in known if re.fullmatch(pattern, text, re.IGNORECASE)),
-        text.lower(),
-    )
+        return _DOSAGES.get(lower, lower)
+    if label in GROUPS:
+        for pattern, value in words(TERMS)[GROUPS[label]]:
+            if re.fullmatch(pattern, text, re.IGNORECASE):
+                return str(value)
+    return lower

@@ -1,8 +1,9 @@
 """Reads medications and seizures out of a note (clinical_notes.md, "NLP libraries and extraction").
 
-Rules or Med7 name the drugs and what belongs to them. medspaCy's ConText says of every drug, seizure and symptom
-whether it is negated, historical, hypothetical or of the family, and what is said of a drug is linked to it by where it
-stands. A language model reads a note as a whole instead (`llm_reading`).
+Rules or Med7 name the drugs and what belongs to them. medspaCy's ConText says of every drug,
+seizure and symptom whether it is negated, historical, hypothetical or of the family. An attribute
+is linked to a drug by its place in the sentence. In `llm_reading` an LLM reads the full note
+instead.
 """
 
 import re
@@ -10,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import spacy
 from loguru import logger as _loguru
@@ -24,6 +25,7 @@ from helpers.completions import Reply
 from papers.clinical_notes.cleaning import (
     GROUPS,
     TERMS,
+    Cleaned,
     abbreviations,
     aliases,
     clean,
@@ -32,7 +34,6 @@ from papers.clinical_notes.cleaning import (
 )
 from papers.clinical_notes.gold import LABELS, Context, Label, Note, Role
 from papers.clinical_notes.wording import words
-from rag.prompts import arm_of
 
 # medspaCy logs each rule it loads; nothing of a note may reach a log either
 _loguru.disable("medspacy")
@@ -45,10 +46,12 @@ with warnings.catch_warnings():
 warnings.filterwarnings("ignore", message=r"\[W036\]")
 
 Status = Literal["positive", "negative", "unknown"]
+STATUSES: Final[tuple[Status, ...]] = get_args(Status)
+"""The paper's seizure statuses."""
 
 
 class Finding(NamedTuple):
-    """What names a seizure or a symptom, and its ConText class."""
+    """A seizure or a symptom that a note names, and its ConText class."""
 
     kind: Literal["seizure", "symptom"]
     term: str
@@ -57,9 +60,19 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Medication:
-    """A drug with what a passage says of it, in the spelling of `normal`; an attribute that is not said is None.
+    """A drug with its attributes, in the spelling of `normal`; one that is not stated is None.
 
-    `start` and `end` are the drug's place in the note, both 0 for an extractor that gives none; role: see `Mention`.
+    Attributes:
+        drug: Generic name.
+        role: See `Mention`.
+        start: First character of the drug in the note; 0 if the extractor gives no places.
+        end: Last character in the note, plus one; 0 if the extractor gives no places.
+        strength: Amount in one unit of the form.
+        dosage: Units of the form.
+        frequency: Times a day.
+        route: How it enters the body.
+        form: Tablet, capsule and so on.
+        duration: How long it is taken.
     """
 
     drug: str
@@ -78,8 +91,15 @@ class Medication:
 class Reading:
     """What an extractor read in one note.
 
-    `spans` are labels with places in the note as it stands, not cleaned; none of an extractor that gives none. `parsed`
-    says whether its answer could be read, `reply` is the language model's, if one read it.
+    Attributes:
+        note_id: The note.
+        medications: The drugs that the note names.
+        status: The seizure status.
+        spans: Label, start and end of each span in the note as it stands, not cleaned; empty
+            for an extractor that gives no spans.
+        findings: Seizures and symptoms.
+        parsed: Whether the extractor's reply could be read.
+        reply: The LLM's reply, if an LLM read the note.
     """
 
     note_id: str
@@ -92,115 +112,180 @@ class Reading:
 
 
 Extractor = Callable[[Sequence[Note]], list[Reading]]
-"""Notes in, one reading for each out."""
+"""Reads notes; returns one reading for each."""
 Namer = Callable[[list[Doc]], list[list[Span]]]
-"""Cleaned documents in; for each the spans that it labels with Med7's labels out."""
+"""Labels cleaned documents; returns for each the spans with Med7's labels."""
+
+MIN_FUZZY_NAME, MIN_FUZZY_WORD = 6, 7
+"""Shortest name, and shortest word of a note, that are compared with one error allowed."""
 
 
-def by_rules() -> Namer:
-    """medspaCy's target rules: the project's drug dictionary, and patterns for what belongs to a drug.
+def _drug_rules() -> list[TargetRule]:
+    """Rules for the names of the drug dictionary; an abbreviation must stand in capitals."""
+    short = abbreviations()
+    names = [name for name in sorted(aliases()) if name.upper() not in short]
+    rules = [TargetRule(name, "DRUG") for name in names]
+    for name in sorted(short):
+        rules.append(TargetRule(name, "DRUG", pattern=[{"TEXT": name}]))
+    return rules
 
-    One letter may be wrong in a drug's name of seven letters or more. Doses and times count in sentences with a drug.
-    """
-    terms, nlp = words(TERMS), spacy.blank("en")
-    matcher = TargetMatcher(nlp, rules=None)
-    known, short = sorted(aliases()), abbreviations()
-    rules = [TargetRule(name, "DRUG") for name in known if name.upper() not in short]
-    rules += [TargetRule(name, "DRUG", pattern=[{"TEXT": name}]) for name in sorted(short)]
+
+def _attribute_rules() -> list[TargetRule]:
+    """Rules for what belongs to a drug, by the patterns of `data/clinical_terms.yml`."""
+    terms = words(TERMS)
+    rules = []
     for label, group in GROUPS.items():
-        either = "|".join(f"(?:{pattern})" for pattern, _ in terms[group])
-        rules.append(TargetRule(label, label, pattern=rf"\b(?:{either})\b"))
+        alternatives = "|".join(f"(?:{pattern})" for pattern, _ in terms[group])
+        rules.append(TargetRule(label, label, pattern=rf"\b(?:{alternatives})\b"))
     rules.append(TargetRule("STRENGTH", "STRENGTH", pattern=rf"\b{terms['strengths']}\b"))
     rules.append(TargetRule("DOSAGE", "DOSAGE", pattern=terms["dosages"]))
     rules.append(TargetRule("DURATION", "DURATION", pattern=rf"{terms['durations']}\b"))
-    matcher.add(rules)
-    long_names = [name for name in known if len(name) >= 6 and " " not in name]
+    return rules
 
-    def misspelt(word: str) -> bool:
-        near = process.extractOne(
-            word, long_names, scorer=DamerauLevenshtein.distance, score_cutoff=1
+
+class RuleNamer:
+    """medspaCy's target rules: the drug dictionary, and patterns for what belongs to a drug.
+
+    One letter may be wrong in a drug's name of seven letters or more. Doses and times count only
+    in sentences with a drug.
+    """
+
+    def __init__(self) -> None:
+        """Load the rules."""
+        self._nlp = spacy.blank("en")
+        self._matcher = TargetMatcher(self._nlp, rules=None)
+        self._matcher.add(_drug_rules() + _attribute_rules())
+        self._long_names = []
+        for name in sorted(aliases()):
+            if len(name) >= MIN_FUZZY_NAME and " " not in name:
+                self._long_names.append(name)
+
+    def __call__(self, docs: list[Doc]) -> list[list[Span]]:
+        """Label each document."""
+        return [self._label(doc) for doc in docs]
+
+    def _label(self, doc: Doc) -> list[Span]:
+        spans = self._matched(doc)
+        spans += self._misspelt_drugs(doc, spans)
+        sentences_with_drug = {span.sent.start for span in spans if span.label_ == "DRUG"}
+        return [span for span in spans if span.sent.start in sentences_with_drug]
+
+    def _matched(self, doc: Doc) -> list[Span]:
+        """What the rules find."""
+        # a copy, because the matcher overwrites the entities of its document
+        texts = [token.text for token in doc]
+        spaces = [bool(token.whitespace_) for token in doc]
+        copy = Doc(self._nlp.vocab, words=texts, spaces=spaces)
+        matches = self._matcher(copy).ents
+        return [Span(doc, match.start, match.end, label=match.label_) for match in matches]
+
+    def _misspelt_drugs(self, doc: Doc, spans: Sequence[Span]) -> list[Span]:
+        """Words outside the spans that are a drug's name but for one letter."""
+        labelled: set[int] = set()
+        for span in spans:
+            labelled.update(range(span.start, span.end))
+        drugs = []
+        for token in doc:
+            if token.i not in labelled and self._is_misspelt_drug(token.lower_):
+                drugs.append(Span(doc, token.i, token.i + 1, label="DRUG"))
+        return drugs
+
+    def _is_misspelt_drug(self, word: str) -> bool:
+        if len(word) < MIN_FUZZY_WORD or not word.isalpha():
+            return False
+        match = process.extractOne(
+            word, self._long_names, scorer=DamerauLevenshtein.distance, score_cutoff=1
         )
-        return len(word) >= 7 and word.isalpha() and near is not None
-
-    def name(docs: list[Doc]) -> list[list[Span]]:
-        out = []
-        for doc in docs:
-            # a copy, because the matcher writes the entities of the document that it is given
-            own = Doc(
-                nlp.vocab, words=[t.text for t in doc], spaces=[bool(t.whitespace_) for t in doc]
-            )
-            spans = [Span(doc, s.start, s.end, label=s.label_) for s in matcher(own).ents]
-            taken = {i for s in spans for i in range(s.start, s.end)}
-            spans += [
-                Span(doc, t.i, t.i + 1, label="DRUG")
-                for t in doc
-                if t.i not in taken and misspelt(t.lower_)
-            ]
-            with_drug = {s.sent.start for s in spans if s.label_ == "DRUG"}
-            out.append([s for s in spans if s.sent.start in with_drug])
-        return out
-
-    return name
+        return match is not None
 
 
-@arm_of
-def by_model(docs: list[Doc], nlp: Language) -> list[list[Span]]:
-    """A trained spaCy model, as Med7 is."""
-    out = []
-    for doc, found in zip(docs, nlp.pipe((doc.text for doc in docs), batch_size=32), strict=True):
-        spans = [
-            doc.char_span(e.start_char, e.end_char, e.label_, alignment_mode="expand")
-            for e in found.ents
-        ]
-        out.append(filter_spans([s for s in spans if s is not None and s.label_ in LABELS]))
-    return out
+@dataclass(frozen=True)
+class ModelNamer:
+    """A trained spaCy model, as Med7 is, labels the documents."""
+
+    nlp: Language
+
+    def __call__(self, docs: list[Doc]) -> list[list[Span]]:
+        """Label each document."""
+        texts = [doc.text for doc in docs]
+        labelled = []
+        for doc, result in zip(docs, self.nlp.pipe(texts, batch_size=32), strict=True):
+            spans = []
+            for entity in result.ents:
+                start, end = entity.start_char, entity.end_char
+                span = doc.char_span(start, end, entity.label_, alignment_mode="expand")
+                if span is not None and span.label_ in LABELS:
+                    spans.append(span)
+            labelled.append(filter_spans(spans))
+        return labelled
 
 
-def med7(package: str) -> tuple[Language | None, str]:
-    """Med7 (kormilitzin on Hugging Face) if it is installed and loads, or else why not and what to do."""
-    link = (
-        f"https://huggingface.co/kormilitzin/{package}/resolve/main/{package}-any-py3-none-any.whl"
-    )
+def load_med7(package: str) -> tuple[Language | None, str]:
+    """Load Med7 (kormilitzin on Hugging Face) if it is installed.
+
+    Args:
+        package: Name of the model's package, such as ``en_core_med7_lg``.
+
+    Returns:
+        The model with its version, or None with the reason and what to do.
+    """
+    wheel = f"{package}/resolve/main/{package}-any-py3-none-any.whl"
+    link = f"https://huggingface.co/kormilitzin/{wheel}"
     if not spacy.util.is_package(package):
-        return (
-            None,
-            f"{package} is not installed. Where Hugging Face is reachable: pip install {link}",
-        )
+        reason = f"{package} is not installed."
+        return None, f"{reason} Where Hugging Face is reachable: pip install {link}"
     try:
         return spacy.load(package), f"{package} {spacy.util.get_package_version(package)}"
     except Exception as error:  # a model of another spaCy fails in many ways
         problem = " ".join(str(error).split())[:120]
-        needs = "It may need an older spaCy (en_core_med7_trf: below 3.5), and so an environment of its own."
-        return None, f"{package} cannot be loaded by spaCy {spacy.__version__} ({problem}). {needs}"
+        hint = (
+            "It may need an older spaCy (en_core_med7_trf: below 3.5), and so an environment of "
+            "its own."
+        )
+        return None, f"{package} cannot be loaded by spaCy {spacy.__version__} ({problem}). {hint}"
+
+
+def _finding_rules() -> list[TargetRule]:
+    """Rules for the terms of seizures and symptoms."""
+    terms = words(TERMS)
+    seizures = terms["seizures"]
+    before = rf"(?:\b(?:{'|'.join(seizures['before'])})[ -])*"
+    nouns = "|".join(seizures["nouns"])
+    symptoms = "|".join(map(re.escape, terms["symptoms"]))
+    return [
+        TargetRule("seizure", "SEIZURE", pattern=rf"{before}\b(?:{nouns})\b"),
+        TargetRule("symptom", "SYMPTOM", pattern=rf"\b(?:{symptoms})\b"),
+    ]
+
+
+def _context_rules() -> list[ConTextRule]:
+    """The project's own rules for ConText."""
+    terms = words(TERMS)
+    rules = [
+        ConTextRule(literal, category, direction=direction)
+        for literal, category, direction in terms["context"]
+    ]
+    relatives = [{"LOWER": {"IN": terms["relatives"]}}]
+    rules.append(ConTextRule("relative", "FAMILY", pattern=relatives, direction="FORWARD"))
+    return rules
 
 
 @lru_cache(maxsize=2)
 def pipeline(own_rules: bool = True) -> Language:
-    """Sentences, seizure and symptom terms, and ConText, with the rules of `data/clinical_terms.yml` if `own_rules`."""
-    terms, nlp = words(TERMS), spacy.blank("en")
-    # medspaCy's own sentence splitter takes ten times as long as all the rest, and these notes end a sentence plainly
+    """Build the pipeline: sentences, terms of seizures and symptoms, and ConText.
+
+    Args:
+        own_rules: Whether ConText has the rules of `data/clinical_terms.yml` too.
+    """
+    nlp = spacy.blank("en")
+    # medspaCy's own sentence splitter takes ten times as long as all the rest, and these notes
+    # end a sentence plainly
     nlp.add_pipe("sentencizer", config={"punct_chars": [".", "!", "?", "\n", "\n\n"]})
     matcher: TargetMatcher = nlp.add_pipe("medspacy_target_matcher")
-    seizures, symptoms = terms["seizures"], "|".join(map(re.escape, terms["symptoms"]))
-    before = rf"(?:\b(?:{'|'.join(seizures['before'])})[ -])*"
-    matcher.add(
-        [
-            TargetRule(
-                "seizure", "SEIZURE", pattern=rf"{before}\b(?:{'|'.join(seizures['nouns'])})\b"
-            ),
-            TargetRule("symptom", "SYMPTOM", pattern=rf"\b(?:{symptoms})\b"),
-        ]
-    )
+    matcher.add(_finding_rules())
     context: ConText = nlp.add_pipe("medspacy_context")
     if own_rules:
-        context.add(
-            [
-                ConTextRule(literal, category, direction=way)
-                for literal, category, way in terms["context"]
-            ]
-        )
-        family = [{"LOWER": {"IN": terms["relatives"]}}]
-        context.add([ConTextRule("relative", "FAMILY", pattern=family, direction="FORWARD")])
+        context.add(_context_rules())
     return nlp
 
 
@@ -211,7 +296,10 @@ _CLASSES: Final[dict[str, Context]] = {
     "HISTORICAL": "historical",
     "ALLERGY": "historical",
 }
-"""ConText's categories, the first that holds counting: "no driving until free of seizures" tells of no seizure."""
+"""ConText's categories; the first that holds counts.
+
+"No driving until free of seizures" is hypothetical, not negated.
+"""
 
 
 def _categories(span: Span) -> set[str]:
@@ -219,94 +307,171 @@ def _categories(span: Span) -> set[str]:
 
 
 def context_of(span: Span) -> Context:
-    """The ConText class of a span that `pipeline` has seen."""
+    """Return the ConText class of a span that `pipeline` has seen."""
     categories = _categories(span)
-    return next((name for category, name in _CLASSES.items() if category in categories), "affirmed")
+    for category, context in _CLASSES.items():
+        if category in categories:
+            return context
+    return "affirmed"
 
 
 def _role(span: Span) -> Role:
+    """The role of a drug by its ConText class."""
     if "ALLERGY" in _categories(span):
         return "allergy"
     context = context_of(span)
-    return {"affirmed": "current", "negated": "historical"}.get(context, context)  # type: ignore[return-value]
+    if context == "affirmed":
+        return "current"
+    if context == "negated":
+        return "historical"
+    return context
 
 
 ATTRIBUTES: Final[dict[Label, str]] = {label: label.lower() for label in LABELS if label != "DRUG"}
-"""What may be said of a drug: Med7's label -> the attribute of `Medication`."""
+"""Med7's label -> the attribute of `Medication`."""
 
 
-def link(doc: Doc, spans: Sequence[Span]) -> list[tuple[Span, dict[str, Any]]]:
-    """Each drug of a document with its attributes in the sentence.
+@dataclass(frozen=True)
+class LinkedDrug:
+    """A drug of a document, and its attributes by name."""
 
-    An attribute goes to the last drug before it, or else to the first one after it. A strength that follows "from" is
-    the dose before and is left out. The first attribute of a kind counts.
+    span: Span
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+def link_attributes(doc: Doc, spans: Sequence[Span]) -> list[LinkedDrug]:
+    """Link each attribute to a drug of its sentence.
+
+    An attribute belongs to the last drug before it, or else to the first one after it. A strength
+    that follows "from" is the dose before a change and is left out. The first attribute of a kind
+    counts.
+
+    Args:
+        doc: The document.
+        spans: Its labelled spans, in order of place.
+
+    Returns:
+        The drugs, by sentence.
     """
-    drugs: dict[int, list[tuple[Span, dict[str, Any]]]] = {}
+    drugs: dict[int, list[LinkedDrug]] = {}
     for span in spans:
         if span.label_ == "DRUG":
-            drugs.setdefault(span.sent.start, []).append((span, {}))
+            drugs.setdefault(span.sent.start, []).append(LinkedDrug(span))
     for span in spans:
-        if span.label_ == "DRUG" or span.sent.start not in drugs:
+        candidates = drugs.get(span.sent.start)
+        if not candidates or span.label_ == "DRUG" or _is_old_dose(doc, span):
             continue
-        if span.start > 0 and doc[span.start - 1].lower_ == "from" and span.label_ == "STRENGTH":
-            continue
-        of = drugs[span.sent.start]
-        _, attributes = next((d for d in reversed(of) if d[0].start < span.start), of[0])
+        drug = _owner(span, candidates)
         label: Any = span.label_
-        attributes.setdefault(ATTRIBUTES[label], normal(label, span.text))
-    return [pair for of in drugs.values() for pair in of]
+        drug.attributes.setdefault(ATTRIBUTES[label], normal(label, span.text))
+    linked = []
+    for candidates in drugs.values():
+        linked.extend(candidates)
+    return linked
+
+
+def _is_old_dose(doc: Doc, span: Span) -> bool:
+    if span.label_ != "STRENGTH" or span.start == 0:
+        return False
+    return bool(doc[span.start - 1].lower_ == "from")
+
+
+def _owner(span: Span, candidates: Sequence[LinkedDrug]) -> LinkedDrug:
+    """The drug of a sentence that an attribute belongs to."""
+    for drug in reversed(candidates):
+        if drug.span.start < span.start:
+            return drug
+    return candidates[0]
 
 
 def status_of(findings: Iterable[Finding]) -> Status:
-    """The paper's seizure status: positive if a seizure is affirmed, negative if one is negated, else unknown."""
+    """Return the paper's seizure status.
+
+    It is positive if a seizure is affirmed, else negative if one is negated, else unknown.
+    """
     contexts = {finding.context for finding in findings if finding.kind == "seizure"}
-    return (
-        "positive" if "affirmed" in contexts else "negative" if "negated" in contexts else "unknown"
+    if "affirmed" in contexts:
+        return "positive"
+    return "negative" if "negated" in contexts else "unknown"
+
+
+@dataclass(frozen=True)
+class Reader:
+    """An extractor; all are alike but for what names the drugs and their attributes.
+
+    Attributes:
+        namer: Labels the documents.
+        own_rules: Whether ConText has the rules of `data/clinical_terms.yml` too.
+    """
+
+    namer: Namer
+    own_rules: bool = True
+
+    def __call__(self, notes: Sequence[Note]) -> list[Reading]:
+        """Read each note."""
+        nlp = pipeline(self.own_rules)
+        cleaned = [clean(note.text) for note in notes]
+        # ConText comes last, when the drugs have their labels too
+        with nlp.select_pipes(disable="medspacy_context"):
+            docs = [nlp(text.text) for text in cleaned]
+        add_context = nlp.get_pipe("medspacy_context")
+        readings = []
+        for note, text, doc, spans in zip(notes, cleaned, docs, self.namer(docs), strict=True):
+            terms = [span for span in doc.ents if span.label_ in ("SEIZURE", "SYMPTOM")]
+            doc.ents = filter_spans([*spans, *terms])
+            add_context(doc)
+            readings.append(_reading(note, text, doc))
+        return readings
+
+
+def _reading(note: Note, cleaned: Cleaned, doc: Doc) -> Reading:
+    """The reading of a labelled document; places are those of the note as it stands."""
+    places = {}
+    findings = []
+    for span in doc.ents:
+        if span.label_ in LABELS:
+            places[span] = cleaned.original(span.start_char, span.end_char)
+        else:
+            kind: Any = span.label_.lower()
+            findings.append(Finding(kind, span.text.lower(), context_of(span)))
+    medications = []
+    for drug in link_attributes(doc, [*places]):
+        start, end = places[drug.span]
+        name = generic_name(drug.span.text)
+        medications.append(Medication(name, _role(drug.span), start, end, **drug.attributes))
+    labelled = [(span.label_, *place) for span, place in places.items()]
+    return Reading(
+        note.note_id,
+        medications=tuple(medications),
+        status=status_of(findings),
+        spans=tuple(labelled),
+        findings=tuple(findings),
     )
 
 
-@arm_of
-def reader(notes: Sequence[Note], namer: Namer, *, own_rules: bool = True) -> list[Reading]:
-    """An extractor whose drugs and attributes `namer` names; the rest is the same for all of them."""
-    nlp = pipeline(own_rules)
-    cleaned = [clean(note.text) for note in notes]
-    # ConText comes last, when the drugs are named too
-    with nlp.select_pipes(disable="medspacy_context"):
-        docs = [nlp(of.text) for of in cleaned]
-    readings = []
-    for note, of, doc, named in zip(notes, cleaned, docs, namer(docs), strict=True):
-        doc.ents = filter_spans(
-            [*named, *[span for span in doc.ents if span.label_ in ("SEIZURE", "SYMPTOM")]]
-        )
-        nlp.get_pipe("medspacy_context")(doc)
-        spans = {s: of.original(s.start_char, s.end_char) for s in doc.ents if s.label_ in LABELS}
-        medications = tuple(
-            Medication(generic_name(drug.text), _role(drug), *spans[drug], **attributes)
-            for drug, attributes in link(doc, [*spans])
-        )
-        findings = tuple(
-            Finding(
-                "seizure" if s.label_ == "SEIZURE" else "symptom", s.text.lower(), context_of(s)
-            )
-            for s in doc.ents
-            if s not in spans
-        )
-        labelled = tuple((span.label_, *place) for span, place in spans.items())
-        readings.append(Reading(note.note_id, medications, status_of(findings), labelled, findings))
-    return readings
-
-
-def classify(
+def classify_spans(
     texts: Sequence[str], spans: Sequence[tuple[int, int]], *, own_rules: bool = True
 ) -> list[Context]:
-    """ConText's class of one given span in each text, whatever finds the spans."""
+    """Classify one span in each text by ConText.
+
+    Args:
+        texts: The texts as they stand.
+        spans: First character, and last character plus one, of the span in each text.
+        own_rules: Whether ConText has the rules of `data/clinical_terms.yml` too.
+
+    Returns:
+        One class for each span.
+    """
     nlp = pipeline(own_rules)
-    found: list[Context] = []
+    split_sentences = nlp.get_pipe("sentencizer")
+    add_context = nlp.get_pipe("medspacy_context")
+    contexts: list[Context] = []
     for text, (start, end) in zip(texts, spans, strict=True):
         cleaned = clean(text)
-        doc = nlp.get_pipe("sentencizer")(nlp.make_doc(cleaned.text))
-        span = doc.char_span(*cleaned.cleaned(start, end), label="SEIZURE", alignment_mode="expand")
+        doc = split_sentences(nlp.make_doc(cleaned.text))
+        first, last = cleaned.cleaned(start, end)
+        span = doc.char_span(first, last, label="SEIZURE", alignment_mode="expand")
         doc.ents = [span] if span else []
-        nlp.get_pipe("medspacy_context")(doc)
-        found.append(context_of(doc.ents[0]))
-    return found
+        add_context(doc)
+        contexts.append(context_of(doc.ents[0]))
+    return contexts

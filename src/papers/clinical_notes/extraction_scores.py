@@ -1,7 +1,10 @@
-"""What counts as right in an extraction, as rows of notes: spans, values, seizure status; clustered by patient."""
+"""Scores of an extraction as rows of notes: spans, values, seizure status.
+
+Rows are clustered by patient.
+"""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -12,8 +15,7 @@ from evaluation.answers import Answer, Item, PlainUnit
 from evaluation.measures import set_measures
 from evaluation.outcomes import Outcomes
 from papers.clinical_notes.extraction import ATTRIBUTES, Extractor, Reading, Status
-from papers.clinical_notes.gold import LABELS, Chart, Mention, Note, SeizureStatus
-from rag.prompts import each
+from papers.clinical_notes.gold import LABELS, Chart, Mention, Note, SeizureStatus, Wording
 
 ARMS = {
     "rules": "Rules, one spelling error allowed",
@@ -26,96 +28,99 @@ ARMS = {
 }
 COLOURS = {"rules": "#125ee0", "rules_default": "#a0a0a0", "med7": "#af219d", "llm": "#079c6b"}
 VALUES = ("drug", *ATTRIBUTES.values())
-"""What is said of a drug that the patient takes."""
+"""What a note may state of a drug that the patient takes."""
 
 T = TypeVar("T")
 Span = tuple[int, int]
+LabelledSpan = tuple[str, int, int]
 Ratios = dict[str, tuple[float, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoteUnit(PlainUnit):
-    """A note with its gold spans, to be read; `gold` is its seizure status."""
+    """A note to read, with its gold spans; `gold` is its seizure status."""
 
     gold: Status
     note: Note
     mentions: tuple[Mention, ...]
 
 
-def note_units(charts: Sequence[Chart], asked: Collection[str] = ()) -> list[NoteUnit]:
-    """The notes of these charts; those in `asked`, by identifier, are read by a language model too."""
-    return [
-        NoteUnit(
-            note.note_id,
-            note.patient_id,
-            "",
-            gold=gold_status(chart, note),
-            strata={"asked": "yes" if note.note_id in asked else "no"},
-            note=note,
-            mentions=tuple(m for m in chart.mentions if m.note_id == note.note_id),
-        )
-        for chart in charts
-        for note in chart.notes
-    ]
+def note_units(charts: Sequence[Chart], llm_note_ids: Collection[str] = ()) -> list[NoteUnit]:
+    """Make units of the notes of these charts.
+
+    Args:
+        charts: The charts.
+        llm_note_ids: Identifiers of the notes that an LLM reads too.
+    """
+    units = []
+    for chart in charts:
+        for note in chart.notes:
+            mentions = [mention for mention in chart.mentions if mention.note_id == note.note_id]
+            unit = NoteUnit(
+                note.note_id,
+                note.patient_id,
+                "",
+                gold=gold_status(chart, note),
+                strata={"asked": "yes" if note.note_id in llm_note_ids else "no"},
+                note=note,
+                mentions=tuple(mentions),
+            )
+            units.append(unit)
+    return units
 
 
 def gold_status(chart: Chart, note: Note) -> Status:
-    """The seizure status that a note states of itself."""
-    of = {
-        f.status
-        for f in chart.of(SeizureStatus)
-        if f.note_id == note.note_id and f.copied_from is None
-    }
-    return "positive" if "positive" in of else "negative" if of else "unknown"
+    """Return the seizure status that a note states of itself; copied passages do not count."""
+    statuses = set()
+    for fact in chart.facts_of(SeizureStatus):
+        if fact.note_id == note.note_id and fact.copied_from is None:
+            statuses.add(fact.status)
+    if not statuses:
+        return "unknown"
+    return "positive" if "positive" in statuses else "negative"
 
 
-def by_extractor(
-    read: Extractor, *, spans: bool = True, values: Collection[str] = VALUES, model: str = ""
-) -> Callable[[Sequence[NoteUnit]], list[Answer]]:
-    """An extractor as an arm, with what it gives: spans or none, and values. `model` is a name that a claim names.
+@dataclass(frozen=True)
+class ExtractorArm:
+    """Scores an extractor on notes.
 
-    Measures: accuracy (of the status); precision, recall and f1 of exact spans, recall by whose words the sentence is
-    in, overlap_f1; taken_..._f1 of values linked to a drug that is taken.
+    Measures: accuracy (of the status); precision, recall and f1 of exact spans, recall by the
+    source of the wording, overlap_f1; taken_..._f1 of values linked to a drug that is taken.
+
+    Attributes:
+        read: The extractor.
+        spans: Whether it gives spans.
+        values: The values that it gives, of `VALUES`.
+        model: Name of its model, for the claims that name one.
     """
 
-    def row(unit: NoteUnit, reading: Reading) -> Answer:
-        measures: Ratios = {
-            "accuracy": (float(reading.parsed and reading.status == unit.gold), 1.0)
-        }
+    read: Extractor
+    spans: bool = True
+    values: Collection[str] = VALUES
+    model: str = ""
+
+    def __call__(self, units: Sequence[NoteUnit]) -> list[Answer]:
+        """Answer each unit."""
+        readings = self.read([unit.note for unit in units])
+        return [self._answer(*pair) for pair in zip(units, readings, strict=True)]
+
+    def _answer(self, unit: NoteUnit, reading: Reading) -> Answer:
+        is_right = reading.parsed and reading.status == unit.gold
+        measures: Ratios = {"accuracy": (float(is_right), 1.0)}
         items: list[Item] = []
-        if spans:
-            gold = {(m.label, m.start, m.end): m.wording for m in unit.mentions}
+        if self.spans:
+            gold: dict[LabelledSpan, Wording] = {}
+            for mention in unit.mentions:
+                gold[mention.label, mention.start, mention.end] = mention.wording
             found = set(reading.spans)
-            items = [
-                Item(
-                    f"{span[0]}:{span[1]}-{span[2]}",
-                    span[0],
-                    gold=span in gold,
-                    predicted=span in found,
-                )
-                for span in sorted(gold.keys() | found)
-            ]
-            measures |= set_measures(gold.keys(), found)
-            for wording in sorted(set(gold.values())):
-                hits = [span in found for span, whose in gold.items() if whose == wording]
-                measures[f"recall_{wording.replace(' ', '_')}"] = (
-                    float(sum(hits)),
-                    float(len(hits)),
-                )
-            overlapping: set[Hashable] = set()
-            for label in LABELS:
-                mine, theirs = (
-                    {(s, e) for name, s, e in of if name == label} for of in (gold, found)
-                )
-                overlapping |= {(label, *span) for span in matched(mine, theirs)}
-            measures |= _f1("overlap_f1", gold.keys(), overlapping)
-        for name in values:
-            measures |= _f1(
-                f"taken_{name}_f1", _gold_values(unit, name), _read_values(reading, name)
-            )
+            items = _span_items(gold, found)
+            measures |= _span_measures(gold, found)
+        for name in self.values:
+            gold_values = _gold_values(unit, name)
+            measures |= _f1(f"taken_{name}_f1", gold_values, _read_values(reading, name))
         return Answer(
             task="notes",
-            model=model,
+            model=self.model,
             predicted=reading.status,
             parsed=reading.parsed,
             items=items,
@@ -123,71 +128,130 @@ def by_extractor(
             **(reading.reply.columns if reading.reply else {}),
         )
 
-    return each(read, lambda unit: unit.note, row)
+
+def _span_items(
+    gold: Mapping[LabelledSpan, Wording], found: Collection[LabelledSpan]
+) -> list[Item]:
+    """Each span that is gold or was found."""
+    items = []
+    for span in sorted(gold.keys() | found):
+        label, start, end = span
+        item = Item(f"{label}:{start}-{end}", label, gold=span in gold, predicted=span in found)
+        items.append(item)
+    return items
+
+
+def _span_measures(gold: Mapping[LabelledSpan, Wording], found: Collection[LabelledSpan]) -> Ratios:
+    measures = set_measures(gold.keys(), found)
+    for wording in sorted(set(gold.values())):
+        hits = [span in found for span, source in gold.items() if source == wording]
+        ratio = (float(sum(hits)), float(len(hits)))
+        measures[f"recall_{wording.replace(' ', '_')}"] = ratio
+    overlapping: set[Hashable] = set()
+    for label in LABELS:
+        matches = match_overlaps(_places(gold, label), _places(found, label))
+        overlapping |= {(label, *place) for place in matches}
+    return measures | _f1("overlap_f1", gold.keys(), overlapping)
+
+
+def _places(spans: Iterable[LabelledSpan], label: str) -> set[Span]:
+    return {(start, end) for name, start, end in spans if name == label}
 
 
 def _gold_values(unit: NoteUnit, name: str) -> set[tuple[str, ...]]:
-    taken = [m for m in unit.mentions if m.role == "current" and m.label.lower() == name]
-    return {(m.drug,) if name == "drug" else (m.drug, m.value.lower()) for m in taken}
+    values: set[tuple[str, ...]] = set()
+    for mention in unit.mentions:
+        if mention.role != "current" or mention.label.lower() != name:
+            continue
+        if name == "drug":
+            values.add((mention.drug,))
+        else:
+            values.add((mention.drug, mention.value.lower()))
+    return values
 
 
 def _read_values(reading: Reading, name: str) -> set[tuple[str, ...]]:
-    taken = [m for m in reading.medications if m.role == "current"]
-    if name == "drug":
-        return {(m.drug,) for m in taken}
-    return {(m.drug, value) for m in taken if (value := getattr(m, name))}
+    values: set[tuple[str, ...]] = set()
+    for medication in reading.medications:
+        if medication.role != "current":
+            continue
+        value = getattr(medication, name)
+        if name == "drug":
+            values.add((medication.drug,))
+        elif value:
+            values.add((medication.drug, value))
+    return values
 
 
 def _f1(name: str, gold: Collection[Hashable], found: Collection[Hashable]) -> Ratios:
-    return {name: set_measures(gold, found)["f1"]} if gold or found else {}
+    """F1 under a name of its own, or nothing where it is not defined."""
+    if not gold and not found:
+        return {}
+    return {name: set_measures(gold, found)["f1"]}
 
 
-def matched(gold: Collection[Span], found: Collection[Span]) -> set[Span]:
-    """Found spans, each replaced by the gold span that it overlaps, if there is one: the lenient count.
+def match_overlaps(gold: set[Span], found: set[Span]) -> set[Span]:
+    """Replace each found span by the gold span that it overlaps: the lenient count.
 
-    A gold span that two found spans overlap counts once; the second is then an error.
+    A gold span counts once, even if two found spans overlap it; the second is then an error.
+
+    Returns:
+        Gold spans, and the found spans that overlap none that is free.
     """
-    out: set[Span] = set()
-    for start, end in sorted(found):
-        free = [
-            span for span in sorted(gold) if span[0] < end and span[1] > start and span not in out
-        ]
-        out.add(free[0] if free else (start, end))
-    return out
+    matches: set[Span] = set()
+    for span in sorted(found):
+        overlapping = [other for other in sorted(gold - matches) if _overlap(span, other)]
+        matches.add(overlapping[0] if overlapping else span)
+    return matches
+
+
+def _overlap(first: Span, second: Span) -> bool:
+    return first[0] < second[1] and second[0] < first[1]
 
 
 def commonest(units: Sequence[NoteUnit]) -> list[Answer]:
-    """The floor of the seizure status: the commonest of these notes in all of them."""
+    """Answer all notes with the status that most of them have: the floor."""
     [(status, _)] = Counter(unit.gold for unit in units).most_common(1)
-    return [
-        Answer(
-            task="notes", predicted=status, measures={"accuracy": (float(u.gold == status), 1.0)}
-        )
-        for u in units
-    ]
+    answers = []
+    for unit in units:
+        measures = {"accuracy": (float(unit.gold == status), 1.0)}
+        answers.append(Answer(task="notes", predicted=status, measures=measures))
+    return answers
 
 
-def some(items: Sequence[T], n: int, seed: int) -> list[T]:
-    """So many of them, drawn evenly and kept in their order; all if there are no more."""
-    chosen = np.random.default_rng(seed).choice(len(items), size=min(n, len(items)), replace=False)
-    return [items[i] for i in sorted(chosen)]
+def draw_sample(items: Sequence[T], n: int, seed: int) -> list[T]:
+    """Draw `n` items, or all if there are fewer, and keep their order."""
+    size = min(n, len(items))
+    positions = np.random.default_rng(seed).choice(len(items), size=size, replace=False)
+    return [items[position] for position in sorted(positions)]
 
 
 def summary(outcomes: Outcomes, not_run: Collection[str]) -> str:
-    """The page's answer, from rows of notes; `not_run` are arms that have none."""
+    """Write the answer of the page.
 
-    def told(measure: str, arm: str = "rules", **only: str) -> str:
-        return figures.score_text(outcomes.where(task="notes", **only).score(measure, arm))
-
-    text = f"**The rules find the drugs that a note reports as taken with an F1 of {told('taken_drug_f1')}.** "
-    if {"rules"} <= outcomes.arms_with("recall_shared") & outcomes.arms_with("recall_held_out"):
+    Args:
+        outcomes: Rows of notes.
+        not_run: Arms that have no rows.
+    """
+    notes = outcomes.where(task="notes")
+    drugs = figures.score_text(notes.score("taken_drug_f1", "rules"))
+    text = f"**The rules find the drugs that a note reports as taken with an F1 of {drugs}.** "
+    has_shared = "rules" in outcomes.arms_with("recall_shared")
+    if has_shared and "rules" in outcomes.arms_with("recall_held_out"):
+        shared = figures.score_text(notes.score("recall_shared", "rules"))
+        held_out = figures.score_text(notes.score("recall_held_out", "rules"))
         text += (
-            f"They find {told('recall_shared')} of the spans in wording for which they were written, and "
-            f"{told('recall_held_out')} in held-out wording. "
+            f"They find {shared} of the spans in wording for which they were written, and "
+            f"{held_out} in held-out wording. "
         )
     if "llm" in outcomes.arms_with("taken_drug_f1"):
+        llm_notes = outcomes.where(task="notes", asked="yes")
+        llm = figures.score_text(llm_notes.score("taken_drug_f1", "llm"))
+        rules = figures.score_text(llm_notes.score("taken_drug_f1", "rules"))
         text += (
-            f"On the notes that the language model read, it reaches {told('taken_drug_f1', 'llm', asked='yes')}, and "
-            f"the rules reach {told('taken_drug_f1', asked='yes')}. "
+            f"On the notes that the language model read, it reaches {llm}, and the rules reach "
+            f"{rules}. "
         )
-    return text + "".join(f"{outcomes.label(arm)} was not run. " for arm in not_run)
+    for arm in not_run:
+        text += f"{outcomes.label(arm)} was not run. "
+    return text

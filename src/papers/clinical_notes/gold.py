@@ -1,4 +1,7 @@
-"""What a synthetic chart holds: notes, the facts stated in them, and the spans that name drugs; `charts` makes them."""
+"""What a synthetic chart holds: notes, the facts stated in them, and the spans that name drugs.
+
+`charts` makes them.
+"""
 
 import hashlib
 from collections.abc import Iterator
@@ -14,7 +17,7 @@ Outcome = Literal["successful", "refractory", "undetermined"]
 Context = Literal["affirmed", "negated", "historical", "family", "hypothetical"]
 Role = Literal["current", "historical", "hypothetical", "family", "allergy"]
 Wording = Literal["shared", "held out", "paraphrased"]
-"""Whose words a sentence is in: those that all notes share, those that only test notes have, a language model's."""
+"""Source of a sentence's words: shared by all notes, held out for test notes, or an LLM's."""
 Label = Literal["DRUG", "STRENGTH", "DOSAGE", "FREQUENCY", "ROUTE", "FORM", "DURATION"]
 
 LABELS: tuple[Label, ...] = get_args(Label)
@@ -25,7 +28,10 @@ CONTEXTS: tuple[Context, ...] = get_args(Context)
 
 @dataclass(frozen=True, kw_only=True)
 class Note:
-    """One dated note, with misspellings, redactions and odd characters; its id begins with the patient's."""
+    """One dated note, with misspellings, redactions and odd characters.
+
+    Its identifier begins with the patient's.
+    """
 
     note_id: str
     patient_id: str
@@ -36,9 +42,14 @@ class Note:
 
 @dataclass(frozen=True, kw_only=True)
 class Fact:
-    """Something true of a patient, and the sentence that states it: `note.text[start:end]`.
+    """Something true of a patient, and the sentence that states it.
 
-    `date` is when it was so; of a passage that was copied forward (`copied_from`) the date of the older note.
+    Attributes:
+        note_id: The note that states it.
+        start: First character of the sentence in the note.
+        end: Last character of the sentence, plus one.
+        date: When it was so. A passage that was copied forward has the date of the older note.
+        copied_from: The older note, if the passage was copied forward.
     """
 
     note_id: str = ""
@@ -53,10 +64,18 @@ FactT = TypeVar("FactT", bound=Fact)
 
 @dataclass(frozen=True, kw_only=True)
 class MedicationEvent(Fact):
-    """What happened to one drug (by generic name) at one date; what the passage does not state is None.
+    """What happened to one drug at one date; what the passage does not state is None.
 
-    The dose is at one time, after the event, in so many units of the form. `replaces` is the drug that a switch ends.
-    A `past` event is from before the chart begins; `date` is then that of the note.
+    Attributes:
+        drug: Generic name.
+        action: What was done.
+        dose_mg: Dose at one time, after the event, in mg.
+        units: Units of the form, such as tablets, that make the dose.
+        times_per_day: How often the dose is taken.
+        replaces: The drug that a switch ends.
+        reason: Why it was done.
+        effectiveness: How well the drug worked.
+        past: Whether it happened before the chart begins; ``date`` is then that of the note.
     """
 
     drug: str
@@ -72,14 +91,20 @@ class MedicationEvent(Fact):
 
 @dataclass(frozen=True, kw_only=True)
 class SeizureStatus(Fact):
-    """Whether the patient had seizures up to `date`; a note without one has the paper's status "unknown"."""
+    """Whether the patient had seizures up to `date`.
+
+    A note without one has the paper's status "unknown".
+    """
 
     status: Literal["positive", "negative"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Symptom(Fact):
-    """A part of a seizure, or an effect of a drug (named where the passage says so), and whether the patient has it."""
+    """A part of a seizure or an effect of a drug, and whether the patient has it.
+
+    The drug is named where the passage names it.
+    """
 
     name: str
     context: Context
@@ -109,8 +134,16 @@ class FamilyHistory(Fact):
 class Mention:
     """One span of a note with one of Med7's seven labels.
 
-    `value` is what it stands for in one spelling ("500 mg", "oral"), `drug` the generic name that it belongs to. `role`
-    says whether the patient takes that drug then, took it once, might, is allergic to it, or a relative takes it.
+    Attributes:
+        note_id: The note.
+        start: First character in the note.
+        end: Last character in the note, plus one.
+        label: Med7's label.
+        value: What the span stands for, in one spelling ("500 mg", "oral").
+        drug: Generic name of the drug that it belongs to.
+        role: Whether the patient takes that drug then, took it once, might, is allergic to it,
+            or a relative takes it.
+        wording: Source of the sentence's words.
     """
 
     note_id: str = ""
@@ -125,10 +158,17 @@ class Mention:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """A patient's notes in order of date, with all facts (copies included) and spans in order of note and place.
+    """A patient's notes in order of date, with facts and spans in order of note and place.
 
-    `outcome` is successful (no seizures in the last year), refractory (seizures in spite of two drugs at a full dose),
-    or undetermined. `identifiers` are made-up numbers that a note gives away: none may reach a record or the book.
+    Attributes:
+        patient_id: The patient.
+        split: What the chart may be used for.
+        outcome: Successful (no seizures in the last year), refractory (seizures in spite of two
+            drugs at a full dose), or undetermined.
+        notes: The notes.
+        facts: All facts, copies included.
+        mentions: All spans.
+        identifiers: Made-up numbers that a note gives away. None may reach a record or the book.
     """
 
     patient_id: str
@@ -139,8 +179,8 @@ class Chart:
     mentions: tuple[Mention, ...]
     identifiers: tuple[str, ...]
 
-    def of(self, kind: type[FactT]) -> list[FactT]:
-        """The facts of one kind."""
+    def facts_of(self, kind: type[FactT]) -> list[FactT]:
+        """Select the facts of one kind."""
         return [fact for fact in self.facts if isinstance(fact, kind)]
 
 
@@ -165,9 +205,11 @@ class Charts:
 
     def notes(self, split: Split | None = None) -> list[Note]:
         """The notes of one split, or of all."""
-        return [
-            note for chart in self.charts if split in (None, chart.split) for note in chart.notes
-        ]
+        notes: list[Note] = []
+        for chart in self.charts:
+            if split is None or split == chart.split:
+                notes.extend(chart.notes)
+        return notes
 
     @property
     def sha256(self) -> str:
@@ -176,5 +218,5 @@ class Charts:
 
     @property
     def mark(self) -> str:
-        """What every caption of a table or figure made from these charts begins with."""
+        """First words of every caption of a table or figure made from these charts."""
         return "Synthetic charts"

@@ -1,4 +1,7 @@
-"""Passages of clinical notes (clinical_notes.md, "Embeddings and FAISS"): cut at paragraphs, identifiers masked."""
+"""Passages of clinical notes: cut at paragraphs, identifiers masked.
+
+Source: clinical_notes.md, "Embeddings and FAISS".
+"""
 
 import re
 from collections.abc import Iterable
@@ -9,12 +12,26 @@ from papers.clinical_notes.gold import Note
 from papers.clinical_notes.query import Lexicon
 from rag.retrieval import chunk_spans
 
-CHUNK_SIZE, CHUNK_OVERLAP = 1200, 200
+CHUNK_SIZE = 1200
+"""Longest passage, in characters."""
+CHUNK_OVERLAP = 200
+"""Characters that a passage repeats of the one before it, at most."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """A passage: the characters `start` to `end` of a note, masked, and the drugs that a dictionary finds in it."""
+    """A passage of a note.
+
+    Attributes:
+        id: Identifier, the note's followed by the passage's first character.
+        note: Identifier of the note.
+        patient: Identifier of the patient.
+        date: Date of the note.
+        start: First character in the note.
+        end: Last character in the note, plus one.
+        text: The characters from ``start`` to ``end``, with identifiers masked.
+        drugs: Generic names of the drugs that a dictionary finds in the text.
+    """
 
     id: str
     note: str
@@ -22,38 +39,50 @@ class Chunk:
     date: date
     start: int
     end: int
-    text: str = field(repr=False)  # never in a log or a traceback by accident
+    text: str = field(repr=False)  # so that no log or traceback shows it by accident
     drugs: frozenset[str] = frozenset()
 
     def covers(self, start: int, end: int) -> bool:
-        """Whether it holds all characters from `start` to `end` of its note."""
+        """Whether the passage has all characters from `start` to `end` of its note."""
         return self.start <= start and end <= self.end
 
 
 _IDENTIFIER = re.compile(
     r"\(?\b\d{3}\)?[ .-]?\d{3}[ .-]\d{4}\b"  # telephone
-    r"|\b\d{2,3}-\d{2}-\d{4}\b|\b\d{2,3}-\d{6,}\b|\b\d{6,}\b"  # social security, record and account numbers
+    # social security, record and account numbers
+    r"|\b\d{2,3}-\d{2}-\d{4}\b|\b\d{2,3}-\d{6,}\b|\b\d{6,}\b"
     r"|[\w.+-]+@[\w-]+\.[\w.]+"  # electronic mail
 )
 
 
-def masked(text: str) -> str:
-    """A text of the same length with `#` in place of telephone numbers, record numbers and addresses.
+def mask_identifiers(text: str) -> str:
+    """Replace telephone numbers, record numbers and addresses by as many `#`.
 
-    A second fence behind de-identification: dates and doses keep their digits, and it knows no names of people.
+    This is a second fence behind de-identification: dates and doses keep their digits, and
+    names of people are not recognised.
     """
     return _IDENTIFIER.sub(lambda match: "#" * len(match[0]), text)
 
 
 def chunk_notes(notes: Iterable[Note], lexicon: Lexicon) -> list[Chunk]:
-    """The passages of all notes, in their order, with identifiers masked: none reaches an index, a prompt or a page."""
+    """Cut notes into passages, in their order.
+
+    Identifiers are masked first, so none reaches an index, a prompt or a page.
+    """
     chunks = []
     for note in notes:
-        whole = masked(note.text)
+        masked = mask_identifiers(note.text)
         for start, end in chunk_spans(note.text, CHUNK_SIZE, CHUNK_OVERLAP):
-            id, part = f"{note.note_id}:{start}", whole[start:end]
-            drugs = lexicon.drugs_in(part)
-            chunks.append(
-                Chunk(id, note.note_id, note.patient_id, note.date, start, end, part, drugs)
+            text = masked[start:end]
+            chunk = Chunk(
+                id=f"{note.note_id}:{start}",
+                note=note.note_id,
+                patient=note.patient_id,
+                date=note.date,
+                start=start,
+                end=end,
+                text=text,
+                drugs=lexicon.drugs_in(text),
             )
+            chunks.append(chunk)
     return chunks

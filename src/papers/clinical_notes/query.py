@@ -1,6 +1,7 @@
-"""Reads a question about charts: its intent, and the patients, drugs, dates and symptoms that it names.
+"""Reads a question about charts: its intent, and the patients, drugs, dates and symptoms in it.
 
-clinical_notes.md, "Hybrid candidate generation & normalization", step 1: patterns and dictionaries of aliases.
+Source: clinical_notes.md, "Hybrid candidate generation & normalization", step 1: patterns and
+dictionaries of aliases.
 """
 
 import calendar
@@ -8,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from typing import Literal
+from typing import Literal, get_args
 
 import pandas as pd
 from rapidfuzz import process
@@ -16,13 +17,15 @@ from rapidfuzz.distance import OSA
 
 Intent = Literal["patient", "cohort", "effectiveness", "general"]
 
-INTENTS: tuple[Intent, ...] = ("patient", "cohort", "effectiveness", "general")
-FUZZY_LETTERS, FUZZY_CUT = 6, 0.8
-"""Shortest word that is compared with drug names by edits, and the least similarity that counts as the same name."""
+INTENTS: tuple[Intent, ...] = get_args(Intent)
+MIN_FUZZY_LETTERS = 6
+"""Length of the shortest word that is compared with drug names by edits."""
+MIN_FUZZY_SIMILARITY = 0.8
+"""Similarity, from 0 to 1, from which a word counts as a drug's name."""
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z-]*")
-# Perampanel's abbreviation is a word too; it counts only in capitals.
-_WORDS_TOO = frozenset({"per"})
+_AMBIGUOUS = frozenset({"per"})
+"""Abbreviations that are words too, such as perampanel's; they count only in capitals."""
 
 
 class Lexicon:
@@ -34,54 +37,90 @@ class Lexicon:
         symptoms: Iterable[str],
         patients: Iterable[str] = (),
     ) -> None:
-        """Turn the names around, so that a word leads to its drug."""
-        self.aliases = {drug: tuple(dict.fromkeys([drug, *names])) for drug, names in drugs.items()}
-        self.symptoms, self.patients = frozenset(symptoms), frozenset(patients)
-        self._drug_of = {
-            alias.lower(): drug for drug, names in self.aliases.items() for alias in names
-        }
-        self._long = [
-            name for name in self._drug_of if len(name) >= FUZZY_LETTERS and " " not in name
-        ]
-        self._phrases = [name for name in self._drug_of if not _WORD.fullmatch(name)]
-        self._near: dict[str, str | None] = {}
+        """Index the names of the drugs.
+
+        Args:
+            drugs: Generic name -> its other names.
+            symptoms: Symptoms that a question may name.
+            patients: Identifiers of the patients.
+        """
+        self.symptoms = frozenset(symptoms)
+        self.patients = frozenset(patients)
+        self.aliases: dict[str, tuple[str, ...]] = {}
+        self._drug_by_name: dict[str, str] = {}
+        for drug, names in drugs.items():
+            self.aliases[drug] = tuple(dict.fromkeys([drug, *names]))
+            for name in self.aliases[drug]:
+                self._drug_by_name[name.lower()] = drug
+        self._long_names = []
+        self._phrases = []
+        for name in self._drug_by_name:
+            if len(name) >= MIN_FUZZY_LETTERS and " " not in name:
+                self._long_names.append(name)
+            if not _WORD.fullmatch(name):
+                self._phrases.append(name)
+        self._drug_by_word: dict[str, str | None] = {}
 
     def drugs_in(self, text: str) -> frozenset[str]:
-        """Generic names of the drugs that a text names, by any alias, in any case, or slightly misspelt."""
-        found = {drug for word in set(_WORD.findall(text)) if (drug := self._drug(word))}
-        if self._phrases:
-            lowered = text.lower()
-            found |= {
-                self._drug_of[p]
-                for p in self._phrases
-                if re.search(rf"(?<!\w){re.escape(p)}(?!\w)", lowered)
-            }
-        return frozenset(found)
+        """Find the drugs that a text names, by any alias, in any case, or slightly misspelt.
+
+        Returns:
+            Their generic names.
+        """
+        drugs = set()
+        for word in set(_WORD.findall(text)):
+            drug = self._drug(word)
+            if drug:
+                drugs.add(drug)
+        lowered = text.lower()
+        for phrase in self._phrases:
+            if re.search(rf"(?<!\w){re.escape(phrase)}(?!\w)", lowered):
+                drugs.add(self._drug_by_name[phrase])
+        return frozenset(drugs)
 
     def symptoms_in(self, text: str) -> frozenset[str]:
-        """Symptoms that a text names, whatever it says about them."""
-        return frozenset(
-            s for s in self.symptoms if re.search(rf"(?<!\w){re.escape(s)}", text, re.I)
-        )
+        """Find the symptoms that a text names, even if it denies them."""
+        symptoms = set()
+        for symptom in self.symptoms:
+            if re.search(rf"(?<!\w){re.escape(symptom)}", text, re.I):
+                symptoms.add(symptom)
+        return frozenset(symptoms)
 
     def _drug(self, word: str) -> str | None:
         name = word.lower()
-        if name in _WORDS_TOO and not word.isupper():
+        if name in _AMBIGUOUS and not word.isupper():
             return None
-        if name not in self._near:
-            drug = self._drug_of.get(name)
-            if drug is None and len(name) >= FUZZY_LETTERS:
-                best = process.extractOne(
-                    name, self._long, scorer=OSA.normalized_similarity, score_cutoff=FUZZY_CUT
-                )
-                drug = self._drug_of[best[0]] if best else None
-            self._near[name] = drug
-        return self._near[name]
+        if name not in self._drug_by_word:
+            self._drug_by_word[name] = self._look_up(name)
+        return self._drug_by_word[name]
+
+    def _look_up(self, name: str) -> str | None:
+        """The drug of a name in lower case, or of the most similar long name."""
+        if name in self._drug_by_name or len(name) < MIN_FUZZY_LETTERS:
+            return self._drug_by_name.get(name)
+        best = process.extractOne(
+            name,
+            self._long_names,
+            scorer=OSA.normalized_similarity,
+            score_cutoff=MIN_FUZZY_SIMILARITY,
+        )
+        return self._drug_by_name[best[0]] if best else None
 
 
 @dataclass(frozen=True)
 class Query:
-    """A parsed question, in the lexicon's words; unknown patients are there too, and so filter everything out."""
+    """A parsed question, in the lexicon's words.
+
+    Attributes:
+        text: The question.
+        intent: What kind of question it is.
+        patients: Patients that it names. An unknown one is among them, so that the filter
+            excludes everything.
+        drugs: Generic names of the drugs.
+        since: First day of the period; None if it has no beginning.
+        until: Last day of the period; None if it has no end.
+        symptoms: Symptoms that it names.
+    """
 
     text: str = field(repr=False)
     intent: Intent
@@ -96,24 +135,30 @@ _PATIENT = re.compile(
     r"\b(?:patient|pt|mrn|id)\.?\s*(?:id|no\.?|number|#)?\s*[:#]?\s*([A-Z]{0,4}-?\d{2,})\b", re.I
 )
 _COHORT = re.compile(
-    r"\b(?:which|what|list|find|show|all|any|how many|number of|other|identify|who are the)\b[^.?]{0,30}"
+    r"\b(?:which|what|list|find|show|all|any|how many|number of|other|identify|who are the)\b"
+    r"[^.?]{0,30}"
     r"\b(?:patients|people|cases|charts|individuals)\b"
-    r"|\b(?:patients|cases|charts|people)\b[^.?]{0,20}\b(?:who|with|whose|that|on|where|taking|in whom)\b|\bcohort\b"
-    r"|\bacross (?:all )?(?:the )?(?:patients|charts)\b|\banyone\b|\bwho (?:had|has|have|was|were|developed)\b",
+    r"|\b(?:patients|cases|charts|people)\b[^.?]{0,20}"
+    r"\b(?:who|with|whose|that|on|where|taking|in whom)\b|\bcohort\b"
+    r"|\bacross (?:all )?(?:the )?(?:patients|charts)\b|\banyone\b"
+    r"|\bwho (?:had|has|have|was|were|developed)\b",
     re.I,
 )
 _EFFECT = re.compile(
-    r"\b(?:effective(?:ness|ly)?|efficac\w+|work(?:s|ed|ing)?|help(?:s|ed|ing|ful)?|benefit\w*|respon[ds]\w*"
-    r"|control(?:led|ling|s)?|improve\w*|better|reduc\w+|refractory|resistant|successful\w*|success|fail\w*"
+    r"\b(?:effective(?:ness|ly)?|efficac\w+|work(?:s|ed|ing)?|help(?:s|ed|ing|ful)?"
+    r"|benefit\w*|respon[ds]\w*"
+    r"|control(?:led|ling|s)?|improve\w*|better|reduc\w+|refractory|resistant"
+    r"|successful\w*|success|fail\w*"
     r"|seizure[- ]free\w*|make a difference|any good|useful)\b",
     re.I,
 )
-_MONTHS = "|".join(
-    sorted([*calendar.month_name[1:], *calendar.month_abbr[1:]], key=len, reverse=True)
-)
+_YEAR = re.compile(r"(?:19|20)\d{2}")
+_MONTH_NAMES = [*calendar.month_name[1:], *calendar.month_abbr[1:]]
+_MONTHS = "|".join(sorted(_MONTH_NAMES, key=len, reverse=True))
 
 
 def _day(name: str) -> str:
+    """The pattern of a day, a month or a year, as a group of this name."""
     return rf"(?P<{name}>\d{{4}}-\d{{2}}-\d{{2}}|(?:(?:{_MONTHS})\.?\s+)?\d{{4}})"
 
 
@@ -131,53 +176,79 @@ _RANGES = tuple(
 
 
 def parse(question: str, lexicon: Lexicon) -> Query:
-    """Read intent and fields off a question by patterns and the lexicon (clinical_notes.md, "Hybrid candidate...").
+    """Read intent and fields off a question by patterns and the lexicon.
 
-    Effectiveness goes before patient: a question whether a drug helped one patient is about effectiveness, and is
-    filtered by the patient all the same.
+    Effectiveness goes before patient: a question whether a drug helped one patient is about
+    effectiveness, and is filtered by the patient all the same.
     """
-    known = {
-        p
-        for p in lexicon.patients
-        if re.search(rf"(?<![\w-]){re.escape(p)}(?![\w-])", question, re.I)
-    }
-    lowered = {p.lower() for p in known}
-    years = re.compile(r"(?:19|20)\d{2}")
-    unknown = {
-        p for p in _PATIENT.findall(question) if p.lower() not in lowered and not years.fullmatch(p)
-    }
-    drugs, cohort = lexicon.drugs_in(question), _COHORT.search(question)
-    intent: Intent = "general"
-    if drugs and _EFFECT.search(question) and not cohort:
-        intent = "effectiveness"
-    elif known or unknown:
-        intent = "patient"
-    elif cohort:
-        intent = "cohort"
-    patients = frozenset(known | unknown)
+    patients = _patients_in(question, lexicon)
+    drugs = lexicon.drugs_in(question)
+    since, until = _dates_in(question)
     return Query(
-        question, intent, patients, drugs, *_dates(question), lexicon.symptoms_in(question)
+        text=question,
+        intent=_intent(question, patients, drugs),
+        patients=patients,
+        drugs=drugs,
+        since=since,
+        until=until,
+        symptoms=lexicon.symptoms_in(question),
     )
 
 
-def _dates(question: str) -> tuple[date | None, date | None]:
+def _patients_in(question: str, lexicon: Lexicon) -> frozenset[str]:
+    """Patients of the lexicon, and numbers that look like a patient's but for years."""
+    known = set()
+    for patient in lexicon.patients:
+        if re.search(rf"(?<![\w-]){re.escape(patient)}(?![\w-])", question, re.I):
+            known.add(patient)
+    known_in_lower_case = {patient.lower() for patient in known}
+    unknown = set()
+    for patient in _PATIENT.findall(question):
+        if patient.lower() not in known_in_lower_case and not _YEAR.fullmatch(patient):
+            unknown.add(patient)
+    return frozenset(known | unknown)
+
+
+def _intent(question: str, patients: frozenset[str], drugs: frozenset[str]) -> Intent:
+    is_cohort = _COHORT.search(question) is not None
+    is_effect = bool(drugs) and _EFFECT.search(question) is not None
+    if is_effect and not is_cohort:
+        return "effectiveness"
+    if patients:
+        return "patient"
+    return "cohort" if is_cohort else "general"
+
+
+def _dates_in(question: str) -> tuple[date | None, date | None]:
+    """First and last day that the question names; None for an open end."""
     for pattern in _RANGES:
-        if not (match := pattern.search(question)):
+        match = pattern.search(question)
+        if match is None:
             continue
-        groups = match.groupdict()
         try:
-            a, b = (period(groups[side]) if groups.get(side) else None for side in "ab")
+            return _days_of(match)
         except ValueError:  # 2021-02-31 is no date
             continue
-        if groups.get("within") and a:
-            return a
-        since = None if a is None else a[1] + timedelta(1) if groups.get("after") else a[0]
-        until = None if b is None else b[0] - timedelta(1) if groups.get("before") else b[1]
-        return since, until
     return None, None
 
 
+def _days_of(match: re.Match[str]) -> tuple[date | None, date | None]:
+    """First and last day of a match of `_RANGES`."""
+    groups = match.groupdict()
+    since: date | None = None
+    until: date | None = None
+    if groups.get("a"):
+        first, last = period(groups["a"])
+        if groups.get("within"):
+            return first, last
+        since = last + timedelta(1) if groups.get("after") else first
+    if groups.get("b"):
+        first, last = period(groups["b"])
+        until = first - timedelta(1) if groups.get("before") else last
+    return since, until
+
+
 def period(text: str) -> tuple[date, date]:
-    """First and last day of a day, a month or a year as it is written."""
-    period = pd.Period(text.replace(".", ""))
-    return period.start_time.date(), period.end_time.date()
+    """Return first and last day of a day, a month or a year as it is written."""
+    span = pd.Period(text.replace(".", ""))
+    return span.start_time.date(), span.end_time.date()

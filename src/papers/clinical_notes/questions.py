@@ -97,7 +97,7 @@ def antiseizure_names() -> dict[str, dict[Variant, list[str]]]:
 
 def lexicon_of(charts: Charts) -> Lexicon:
     """What the parser may know: the dictionary of drugs, the symptoms that occur, the patients' identifiers."""
-    symptoms = {symptom.name for chart in charts for symptom in chart.of(Symptom)}
+    symptoms = {symptom.name for chart in charts for symptom in chart.facts_of(Symptom)}
     return Lexicon(drug_names(), symptoms, [chart.patient_id for chart in charts])
 
 
@@ -148,7 +148,7 @@ def clustered(questions: Sequence[Question]) -> list[Question]:
 
 def _cases(charts: Charts) -> Iterator[_Case]:
     def of(kind: type[FactT], holds: Callable[[FactT], object]) -> list[FactT]:
-        return [fact for chart in charts for fact in chart.of(kind) if holds(fact)]
+        return [fact for chart in charts for fact in chart.facts_of(kind) if holds(fact)]
 
     for chart in charts:
         yield from _patient_cases(chart)
@@ -176,8 +176,8 @@ def _cases(charts: Charts) -> Iterator[_Case]:
 def _patient_cases(chart: Chart) -> Iterator[_Case]:
     p, meds, seizures = (
         chart.patient_id,
-        [m for m in chart.of(MedicationEvent) if not m.past],
-        chart.of(SeizureStatus),
+        [m for m in chart.facts_of(MedicationEvent) if not m.past],
+        chart.facts_of(SeizureStatus),
     )
     began = [m for m in meds if m.action in ("start", "switch")]
     yield from _grouped("start", began, lambda m: {"p": p, "d": m.drug})
@@ -187,10 +187,10 @@ def _patient_cases(chart: Chart) -> Iterator[_Case]:
     ended += [(m, m.replaces) for m in meds if m.action == "switch" and m.replaces and m.reason]
     for drug in dict.fromkeys(drug for _, drug in ended):
         yield _Case("stop", {"p": p, "d": drug}, [m for m, of in ended if of == drug])
-    yield from _grouped("symptom", chart.of(Symptom), lambda s: {"p": p, "s": s.name})
+    yield from _grouped("symptom", chart.facts_of(Symptom), lambda s: {"p": p, "s": s.name})
     yield from _grouped("seizures", seizures, lambda s: {"p": p, "year": str(s.date.year)})
-    yield from _grouped("eeg", chart.of(EegFinding), lambda _: {"p": p})
-    yield from _grouped("family", chart.of(FamilyHistory), lambda _: {"p": p})
+    yield from _grouped("eeg", chart.facts_of(EegFinding), lambda _: {"p": p})
+    yield from _grouped("family", chart.facts_of(FamilyHistory), lambda _: {"p": p})
     yield from _grouped(
         "helped", [m for m in meds if m.effectiveness], lambda m: {"p": p, "d": m.drug}
     )
@@ -201,7 +201,7 @@ def _patient_cases(chart: Chart) -> Iterator[_Case]:
 def exposures(chart: Chart) -> dict[str, tuple[date, date]]:
     """First and last day that the chart's own sentences (no copies) have the patient on each drug taken regularly."""
     days: dict[str, list[date]] = defaultdict(list)
-    for m in chart.of(MedicationEvent):
+    for m in chart.facts_of(MedicationEvent):
         if (
             m.copied_from is None
             and not m.past

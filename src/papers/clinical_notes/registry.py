@@ -1,4 +1,7 @@
-"""The registry of medications and seizures (clinical_notes.md, "Registry schema"): a row is one drug of one note."""
+"""The registry of medications and seizures (clinical_notes.md, "Registry schema").
+
+A row is one drug of one note.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,86 +17,152 @@ from papers.clinical_notes.wording import words
 from resources.settings import DERIVED
 
 REGISTRY: Final = DERIVED / "clinical_notes" / "all_patients_combined.parquet"
-_NAMES = """row_id event_id event_type patient_id note_date note_id source_text_file source_date_key medication
-    medication_dosage intake_times_per_day drug_mention_count medication_effectiveness seizure_status seizure_symptoms
-    route form note_text extraction_context"""
-_TYPES = {
+_COLUMNS: Final = (
+    "row_id",
+    "event_id",
+    "event_type",
+    "patient_id",
+    "note_date",
+    "note_id",
+    "source_text_file",
+    "source_date_key",
+    "medication",
+    "medication_dosage",
+    "intake_times_per_day",
+    "drug_mention_count",
+    "medication_effectiveness",
+    "seizure_status",
+    "seizure_symptoms",
+    "route",
+    "form",
+    "note_text",
+    "extraction_context",
+)
+_TYPES: Final = {
     "intake_times_per_day": pa.float64(),
     "drug_mention_count": pa.int64(),
     "seizure_symptoms": pa.list_(pa.string()),
 }
-SCHEMA: Final = pa.schema([(name, _TYPES.get(name, pa.string())) for name in _NAMES.split()])
+_TEXT: Final = pa.string()
+SCHEMA: Final = pa.schema([(name, _TYPES.get(name, _TEXT)) for name in _COLUMNS])
 """The paper's nineteen columns, in its order."""
 
 
 def effectiveness(passage: str) -> str | None:
-    """What a passage says of how well a drug works, by the words of `data/clinical_terms.yml`; None if nothing."""
+    """Read how well a drug works, by the words of `data/clinical_terms.yml`.
+
+    Returns:
+        The effectiveness; None if the passage does not state it.
+    """
     lower = passage.lower()
-    known = words(TERMS)["effectiveness"]
-    return next(
-        (str(name) for name, signs in known.items() if any(sign in lower for sign in signs)), None
-    )
-
-
-def _line(text: str, start: int, end: int) -> str:
-    last = text.find("\n", end)
-    return text[text.rfind("\n", 0, start) + 1 : last if last >= 0 else len(text)]
+    for name, signs in words(TERMS)["effectiveness"].items():
+        if any(sign in lower for sign in signs):
+            return str(name)
+    return None
 
 
 def build(notes: Sequence[Note], readings: Sequence[Reading]) -> pd.DataFrame:
-    """The registry: a row for each drug that a note says the patient takes, in order of note.
+    """Build the registry: a row for each drug that a note reports as taken, in order of note.
 
-    A drug's row takes the first value that the note states of each attribute. A note without any drug keeps one row
-    with no medication, so that its seizure status is not lost.
+    A drug's row has the first value that the note states of each attribute. A note without any
+    drug has one row without a medication, which holds its seizure status.
+
+    Args:
+        notes: The notes.
+        readings: What an extractor read in each.
+
+    Raises:
+        ValueError: If the readings are of other notes, or in another order.
     """
-    if [n.note_id for n in notes] != [r.note_id for r in readings]:
+    if [note.note_id for note in notes] != [reading.note_id for reading in readings]:
         raise ValueError("Each note needs its own reading, in the same order.")
     rows: list[dict[str, object]] = []
     for note, reading in zip(notes, readings, strict=True):
-        taken: dict[str, list[Medication]] = {}
-        for medication in reading.medications:
-            if medication.role == "current":
-                taken.setdefault(medication.drug, []).append(medication)
-        symptoms = {
-            f.term for f in reading.findings if f.kind == "symptom" and f.context == "affirmed"
-        }
-        common = {
-            "event_id": f"{note.note_id}-E",
-            "event_type": "clinical_note",
-            "patient_id": note.patient_id,
-            "note_date": note.date.isoformat(),
-            "note_id": note.note_id,
-            "source_text_file": f"patient_notes/{note.patient_id}/{note.note_id}.txt",
-            "source_date_key": note.date.isoformat(),
-            "seizure_status": reading.status,
-            "seizure_symptoms": sorted(symptoms),
-            "note_text": note.text,
-        }
-        for number, (drug, of) in enumerate(taken.items() or [("", [])], start=1):
-            kinds = ("strength", "frequency", "route", "form")
-            said = {
-                kind: next(filter(None, (getattr(m, kind) for m in of)), None) for kind in kinds
-            }
-            placed = [m for m in of if m.end]
-            worths = (effectiveness(_line(note.text, m.start, m.end)) for m in placed)
-            context = (
-                note.text[max(0, of[0].start - CONTEXT_LIMIT) : of[0].end + CONTEXT_LIMIT]
-                if placed
-                else None
-            )
-            own = {
-                "row_id": f"{note.note_id}-R{number:02}",
-                "medication": drug or None,
-                "medication_dosage": said["strength"],
-                "intake_times_per_day": pd.to_numeric(said["frequency"] or "", errors="coerce"),
-                "drug_mention_count": len(of),
-                "medication_effectiveness": next(filter(None, worths), None),
-                "route": said["route"],
-                "form": said["form"],
-                "extraction_context": clean(context).text if context else None,
-            }
-            rows.append(common | own)
+        rows += _rows(note, reading)
     return pd.DataFrame(rows, columns=SCHEMA.names)
+
+
+def _rows(note: Note, reading: Reading) -> list[dict[str, object]]:
+    """The rows of one note."""
+    mentions_by_drug: dict[str, list[Medication]] = {}
+    for medication in reading.medications:
+        if medication.role == "current":
+            mentions_by_drug.setdefault(medication.drug, []).append(medication)
+    if not mentions_by_drug:
+        mentions_by_drug[""] = []
+    columns = _note_columns(note, reading)
+    rows = []
+    for number, (drug, mentions) in enumerate(mentions_by_drug.items(), start=1):
+        row_id = f"{note.note_id}-R{number:02}"
+        rows.append(columns | {"row_id": row_id} | _drug_columns(note, drug, mentions))
+    return rows
+
+
+def _note_columns(note: Note, reading: Reading) -> dict[str, object]:
+    """What all rows of a note share."""
+    symptoms = set()
+    for finding in reading.findings:
+        if finding.kind == "symptom" and finding.context == "affirmed":
+            symptoms.add(finding.term)
+    return {
+        "event_id": f"{note.note_id}-E",
+        "event_type": "clinical_note",
+        "patient_id": note.patient_id,
+        "note_date": note.date.isoformat(),
+        "note_id": note.note_id,
+        "source_text_file": f"patient_notes/{note.patient_id}/{note.note_id}.txt",
+        "source_date_key": note.date.isoformat(),
+        "seizure_status": reading.status,
+        "seizure_symptoms": sorted(symptoms),
+        "note_text": note.text,
+    }
+
+
+def _drug_columns(note: Note, drug: str, mentions: Sequence[Medication]) -> dict[str, object]:
+    """What a note states of one drug."""
+    # an extractor that gives no places leaves `end` at 0
+    placed = [mention for mention in mentions if mention.end]
+    context = _context(note.text, mentions[0]) if placed else None
+    times = _first_stated(mentions, "frequency") or ""
+    return {
+        "medication": drug or None,
+        "medication_dosage": _first_stated(mentions, "strength"),
+        "intake_times_per_day": pd.to_numeric(times, errors="coerce"),
+        "drug_mention_count": len(mentions),
+        "medication_effectiveness": _first_effectiveness(note.text, placed),
+        "route": _first_stated(mentions, "route"),
+        "form": _first_stated(mentions, "form"),
+        "extraction_context": context,
+    }
+
+
+def _context(text: str, mention: Medication) -> str:
+    """A mention with the text around it, cleaned."""
+    first = max(0, mention.start - CONTEXT_LIMIT)
+    return clean(text[first : mention.end + CONTEXT_LIMIT]).text
+
+
+def _first_stated(mentions: Sequence[Medication], attribute: str) -> str | None:
+    for mention in mentions:
+        value: str | None = getattr(mention, attribute)
+        if value:
+            return value
+    return None
+
+
+def _first_effectiveness(text: str, mentions: Sequence[Medication]) -> str | None:
+    for mention in mentions:
+        known = effectiveness(_line(text, mention.start, mention.end))
+        if known:
+            return known
+    return None
+
+
+def _line(text: str, start: int, end: int) -> str:
+    """The line or lines of a span."""
+    first = text.rfind("\n", 0, start) + 1
+    last = text.find("\n", end)
+    return text[first:] if last < 0 else text[first:last]
 
 
 def write(registry: pd.DataFrame, path: Path = REGISTRY) -> Path:
