@@ -189,8 +189,8 @@ names = st.frozensets(st.sampled_from("abcdef"), max_size=6)
 
 @given(right=names.filter(bool), returned=names)
 def test_right_means_the_same_set(right, returned):
-    asked = sq.Asked(sq.FORMS[0], "?", False, {}, right)
-    answer = sq.returned(asked, (Attempt("x"), Attempt("y", returned)))
+    asked = sq.FormQuestion(sq.FORMS[0], "?", False, {}, right)
+    answer = sq.make_answer(asked, (Attempt("x"), Attempt("y", returned)))
     assert answer.measures["exact"][0] == (returned == right)
     assert {item.id for item in answer.items if item.predicted} == returned
 
@@ -205,7 +205,7 @@ def test_the_graph_extends_if_every_query_is_exact(run, facts, last, verdict):
     questions = sq.make_questions(facts, 1, 1)
     sets = [q.answer for q in questions[:-1]] + [questions[-1].answer if last else frozenset()]
     rows = [
-        make_row(sq.returned(q, [Attempt("x", found)]), q, arm="written")
+        make_row(sq.make_answer(q, [Attempt("x", found)]), q, arm="written")
         for q, found in zip(questions, sets, strict=True)
     ]
     rules.decide(run, Outcomes(rows, draws=200), "graph_extends_to_richer_questions")
@@ -247,7 +247,7 @@ def test_the_answer_tells_what_the_rows_hold(facts):
     questions = sq.make_questions(facts, 1, 1)
     rows = [
         make_row(
-            sq.returned(q, [Attempt("x", q.answer if arm == "written" else frozenset())]),
+            sq.make_answer(q, [Attempt("x", q.answer if arm == "written" else frozenset())]),
             q,
             arm=arm,
         )
@@ -331,7 +331,7 @@ def test_other_facts_replace_those_that_were_there(loaded, facts):
 def test_every_query_gives_what_plain_python_gives(loaded, facts):
     sf.extend_graph(loaded, facts)
     questions = sq.make_questions(facts, 9, 1)
-    answers = sq.written_cypher(loaded)(questions)
+    answers = sq.WrittenCypher(loaded)(questions)
     assert [
         q.text for q, a in zip(questions, answers, strict=True) if not a.measures["exact"][0]
     ] == []
@@ -368,7 +368,7 @@ def test_a_statement_that_does_not_do_says_why(loaded, facts, statement, problem
     assert bool(attempt.returned) == (not problem)
     if problem:
         asked = sq.make_questions(facts, 1, 1)[0]
-        assert not sq.returned(asked, (attempt,)).measures["exact"][0]
+        assert not sq.make_answer(asked, (attempt,)).measures["exact"][0]
 
 
 class Scripted(LLM):
@@ -392,7 +392,7 @@ def test_only_a_statement_that_failed_goes_back_and_with_the_reason(loaded, fact
         "MATCH (d:Drug {name: 'nobody'}) RETURN d.name AS answer",
     )
     model = Scripted([works, fails], [works])
-    first, second = sq.text_to_cypher(model, loaded, "schema", repairs=2)(questions)
+    first, second = sq.TextToCypher(model, loaded, "schema", repairs=2)(questions)
     assert [len(first.requests), len(second.requests)] == [1, 2]
     assert {item.id for item in second.items if item.predicted} == set(facts.effects)
     assert "No rows" in model.asked[1][0][-1]["content"]

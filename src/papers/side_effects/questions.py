@@ -1,13 +1,13 @@
-"""Questions beyond the paper (side_effects.md, Discussion), and who makes the query: code, or an LLM.
+"""Questions beyond the paper (side_effects.md, Discussion), and who makes the query.
 
-data/side_effect_questions.yml has the forms; here names are drawn, and the right answer is plain Python.
+Code makes it, or an LLM. data/side_effect_questions.yml has the forms; here names are drawn, and
+the right answer is plain Python.
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from helpers.graph import Graph
 from helpers.llm import LLM
 from papers.side_effects.facts import CLASS_NAMES, QUESTIONS, Facts
 from rag.names import Vocabulary
-from rag.prompts import chat_messages, each
+from rag.prompts import Message, chat_messages
 from rag.text_to_cypher import Attempt, write_and_run
 
 Parameters = dict[str, Any]
@@ -29,6 +29,8 @@ Truth = Callable[[Facts, Parameters], Names]
 
 LARGEST = 60
 """Names that the right answer to a question may have; `read_untrusted` returns at most 100 rows."""
+MAX_DRAWS = 2000
+"""How often names are drawn for one question."""
 KINDS = {
     "class": "drug classes",
     "frequency": "ranked by frequency",
@@ -42,8 +44,14 @@ KINDS = {
 class Form:
     """One form of question.
 
-    `meaning` is what it asks for, told to a model that chooses among the forms. The wordings are the template, then
-    paraphrases. The query takes the question's names as parameters; its column is `answer`. A draw may give none.
+    Attributes:
+        name: Id of the form.
+        kind: One of `KINDS`.
+        meaning: What it asks for, in words for a model that chooses among the forms.
+        wordings: The template, then paraphrases.
+        cypher: Its query, with the question's names as parameters; its column is ``answer``.
+        draw: Draws the names, or None where a draw gives no question.
+        truth: Computes the right answer.
     """
 
     name: str
@@ -56,8 +64,16 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One question of the benchmark: in words, the names in it, and the right answer."""
+class FormQuestion:
+    """One question of the benchmark.
+
+    Attributes:
+        form: Its form.
+        text: The question in words.
+        paraphrased: Whether the wording is not the template.
+        parameters: The names in it.
+        answer: The right answer.
+    """
 
     form: Form
     text: str
@@ -87,18 +103,24 @@ def _pick(rng: np.random.Generator, names: Iterable[str]) -> str:
     return ordered[int(rng.integers(len(ordered)))]
 
 
-def _class(facts: Facts, rng: np.random.Generator, least: int = 2) -> str:
-    """A class with a plain name and at least so many drugs."""
-    return _pick(rng, (c for c in CLASS_NAMES.values() if len(facts.members.get(c, ())) >= least))
+def _draw_class(facts: Facts, rng: np.random.Generator, least: int = 2) -> str:
+    """Draw a class with a plain name and at least ``least`` drugs."""
+    large = [name for name in CLASS_NAMES.values() if len(facts.members.get(name, ())) >= least]
+    return _pick(rng, large)
 
 
-def _organ(facts: Facts, rng: np.random.Generator) -> str:
+def _draw_organ(facts: Facts, rng: np.random.Generator) -> str:
     return _pick(rng, set(facts.organs.values()))
 
 
+def _draw_class_alone(facts: Facts, rng: np.random.Generator) -> Parameters:
+    return {"cls": _draw_class(facts, rng)}
+
+
 def _draw_class_effect(facts: Facts, rng: np.random.Generator) -> Parameters:
-    cls = _class(facts, rng, 1)
-    return {"cls": cls, "effect": _pick(rng, facts.effects[_pick(rng, facts.members[cls])])}
+    class_name = _draw_class(facts, rng, 1)
+    drug = _pick(rng, facts.members[class_name])
+    return {"cls": class_name, "effect": _pick(rng, facts.effects[drug])}
 
 
 def _draw_top(facts: Facts, rng: np.random.Generator) -> Parameters | None:
@@ -106,19 +128,46 @@ def _draw_top(facts: Facts, rng: np.random.Generator) -> Parameters | None:
     shares = [share for share, _ in facts.ranked[drug]]
     # a rank at which the next one is less frequent, so that the answer is one set
     clear = [n for n in range(2, min(7, len(shares))) if shares[n - 1] > shares[n]]
-    return {"drug": drug, "n": int(_pick(rng, map(str, clear)))} if clear else None
+    if not clear:
+        return None
+    return {"drug": drug, "n": int(_pick(rng, map(str, clear)))}
+
+
+SHARES = ("0.01", "0.05", "0.1", "0.2")
+"""Shares of patients that questions name."""
+
+
+def _draw_drug_share(facts: Facts, rng: np.random.Generator) -> Parameters:
+    drug = _pick(rng, facts.effects)
+    return {"drug": drug, "share": float(_pick(rng, SHARES))}
+
+
+def _draw_drug_organ(facts: Facts, rng: np.random.Generator) -> Parameters:
+    drug = _pick(rng, facts.effects)
+    return {"drug": drug, "organ": _draw_organ(facts, rng)}
+
+
+def _draw_class_organ(facts: Facts, rng: np.random.Generator) -> Parameters:
+    n = int(rng.integers(2, 6))
+    class_name = _draw_class(facts, rng)
+    return {"n": n, "cls": class_name, "organ": _draw_organ(facts, rng)}
 
 
 def _draw_pair(facts: Facts, rng: np.random.Generator) -> Parameters | None:
-    """Two drugs of one class, for two drugs that have little in common are seldom compared."""
-    members = facts.members[_class(facts, rng)]
-    a, b = _pick(rng, members), _pick(rng, members)
-    return {"a": a, "b": b} if a != b else None
+    """Draw two drugs of one class: two that have little in common are seldom compared."""
+    members = facts.members[_draw_class(facts, rng)]
+    first = _pick(rng, members)
+    second = _pick(rng, members)
+    if first == second:
+        return None
+    return {"a": first, "b": second}
 
 
 def _draw_pair_organ(facts: Facts, rng: np.random.Generator) -> Parameters | None:
     pair = _draw_pair(facts, rng)
-    return pair and {**pair, "organ": _organ(facts, rng)}
+    if pair is None:
+        return None
+    return {**pair, "organ": _draw_organ(facts, rng)}
 
 
 def _draw_drug_effect(facts: Facts, rng: np.random.Generator) -> Parameters:
@@ -126,113 +175,153 @@ def _draw_drug_effect(facts: Facts, rng: np.random.Generator) -> Parameters:
     return {"drug": drug, "effect": _pick(rng, facts.effects[drug])}
 
 
-def _in_class_with(facts: Facts, cls: str, effect: str) -> Names:
-    return frozenset(drug for drug in facts.members[cls] if effect in facts.effect_set[drug])
+def _in_class_with(facts: Facts, class_name: str, effect: str) -> Names:
+    members = facts.members[class_name]
+    return frozenset(drug for drug in members if effect in facts.effect_set[drug])
 
 
-def _shared_by(facts: Facts, cls: str, least: float, *, more: bool = False) -> Names:
-    """Effects that this share of a class' drugs have, or more than this share."""
-    members = facts.members[cls]
-    counts = Counter(effect for drug in members for effect in facts.effect_set[drug])
-    wanted = least * len(members)
-    return frozenset(e for e, n in counts.items() if (n > wanted if more else n >= wanted))
+def _class_drugs(facts: Facts, parameters: Parameters) -> Names:
+    return _in_class_with(facts, parameters["cls"], parameters["effect"])
 
 
-def _classmates(facts: Facts, drug: str, effect: str) -> Names:
+def _count_class_effects(facts: Facts, class_name: str) -> Counter[str]:
+    """Number of the class' drugs that have each effect."""
+    counts: Counter[str] = Counter()
+    for drug in facts.members[class_name]:
+        counts.update(facts.effect_set[drug])
+    return counts
+
+
+def _effects_of_all(facts: Facts, parameters: Parameters) -> Names:
+    n_drugs = len(facts.members[parameters["cls"]])
+    counts = _count_class_effects(facts, parameters["cls"])
+    return frozenset(effect for effect, n in counts.items() if n >= n_drugs)
+
+
+def _effects_of_majority(facts: Facts, parameters: Parameters) -> Names:
+    half = 0.5 * len(facts.members[parameters["cls"]])
+    counts = _count_class_effects(facts, parameters["cls"])
+    return frozenset(effect for effect, n in counts.items() if n > half)
+
+
+def _most_frequent(facts: Facts, parameters: Parameters) -> Names:
+    ranked = facts.ranked[parameters["drug"]][: parameters["n"]]
+    return frozenset(effect for _, effect in ranked)
+
+
+def _at_least_as_frequent(facts: Facts, parameters: Parameters) -> Names:
+    ranked = facts.ranked[parameters["drug"]]
+    return frozenset(effect for share, effect in ranked if share >= parameters["share"])
+
+
+def _organ_effects(facts: Facts, parameters: Parameters) -> Names:
+    return facts.of_organ(parameters["drug"], parameters["organ"])
+
+
+def _class_drugs_by_organ(facts: Facts, parameters: Parameters) -> Names:
+    """Drugs of the class with at least ``n`` effects in the organ class."""
+    drugs = set()
+    for drug in facts.members[parameters["cls"]]:
+        effects = facts.of_organ(drug, parameters["organ"])
+        if len(effects) >= parameters["n"]:
+            drugs.add(drug)
+    return frozenset(drugs)
+
+
+def _shared_effects(facts: Facts, parameters: Parameters) -> Names:
+    return facts.effect_set[parameters["a"]] & facts.effect_set[parameters["b"]]
+
+
+def _only_effects(facts: Facts, parameters: Parameters) -> Names:
+    return facts.effect_set[parameters["a"]] - facts.effect_set[parameters["b"]]
+
+
+def _shared_organ_effects(facts: Facts, parameters: Parameters) -> Names:
+    organ = parameters["organ"]
+    return facts.of_organ(parameters["a"], organ) & facts.of_organ(parameters["b"], organ)
+
+
+def _classmates(facts: Facts, parameters: Parameters) -> Names:
     """Other drugs of a drug's classes that have the effect."""
-    return frozenset().union(
-        *(_in_class_with(facts, cls, effect) for cls in facts.classes[drug])
-    ) - {drug}
+    drug = parameters["drug"]
+    classmates: set[str] = set()
+    for class_name in facts.classes[drug]:
+        classmates |= _in_class_with(facts, class_name, parameters["effect"])
+    return frozenset(classmates - {drug})
 
 
-_MADE: dict[str, tuple[Draw, Truth]] = {
-    "class_drugs": (_draw_class_effect, lambda f, p: _in_class_with(f, p["cls"], p["effect"])),
-    "class_all": (
-        lambda f, rng: {"cls": _class(f, rng)},
-        lambda f, p: _shared_by(f, p["cls"], 1.0),
-    ),
-    "class_most": (
-        lambda f, rng: {"cls": _class(f, rng)},
-        lambda f, p: _shared_by(f, p["cls"], 0.5, more=True),
-    ),
-    "frequency_top": (
-        _draw_top,
-        lambda f, p: frozenset(e for _, e in f.ranked[p["drug"]][: p["n"]]),
-    ),
-    "frequency_at_least": (
-        lambda f, rng: {
-            "drug": _pick(rng, f.effects),
-            "share": float(_pick(rng, ("0.01", "0.05", "0.1", "0.2"))),
-        },
-        lambda f, p: frozenset(e for share, e in f.ranked[p["drug"]] if share >= p["share"]),
-    ),
-    "organ_effects": (
-        lambda f, rng: {"drug": _pick(rng, f.effects), "organ": _organ(f, rng)},
-        lambda f, p: f.of_organ(p["drug"], p["organ"]),
-    ),
-    "organ_class": (
-        lambda f, rng: {
-            "n": int(rng.integers(2, 6)),
-            "cls": _class(f, rng),
-            "organ": _organ(f, rng),
-        },
-        lambda f, p: frozenset(
-            d for d in f.members[p["cls"]] if len(f.of_organ(d, p["organ"])) >= p["n"]
-        ),
-    ),
-    "compare_shared": (_draw_pair, lambda f, p: f.effect_set[p["a"]] & f.effect_set[p["b"]]),
-    "compare_only": (_draw_pair, lambda f, p: f.effect_set[p["a"]] - f.effect_set[p["b"]]),
-    "why_effects": (
-        _draw_pair_organ,
-        lambda f, p: f.of_organ(p["a"], p["organ"]) & f.of_organ(p["b"], p["organ"]),
-    ),
-    "why_classmates": (_draw_drug_effect, lambda f, p: _classmates(f, p["drug"], p["effect"])),
+DRAWS_AND_TRUTHS: dict[str, tuple[Draw, Truth]] = {
+    "class_drugs": (_draw_class_effect, _class_drugs),
+    "class_all": (_draw_class_alone, _effects_of_all),
+    "class_most": (_draw_class_alone, _effects_of_majority),
+    "frequency_top": (_draw_top, _most_frequent),
+    "frequency_at_least": (_draw_drug_share, _at_least_as_frequent),
+    "organ_effects": (_draw_drug_organ, _organ_effects),
+    "organ_class": (_draw_class_organ, _class_drugs_by_organ),
+    "compare_shared": (_draw_pair, _shared_effects),
+    "compare_only": (_draw_pair, _only_effects),
+    "why_effects": (_draw_pair_organ, _shared_organ_effects),
+    "why_classmates": (_draw_drug_effect, _classmates),
 }
 """How the names of each form are drawn, and its right answer."""
-FORMS = tuple(
-    Form(name, **written, draw=_MADE[name][0], truth=_MADE[name][1])
-    for name, written in QUESTIONS["forms"].items()
-)
 
 
-def make_questions(facts: Facts, per_kind: int, seed: int) -> list[Asked]:
-    """A seeded benchmark: of each kind so many questions, forms and wordings in turn, each with its right answer.
+def _make_form(name: str, written: Mapping[str, Any]) -> Form:
+    draw, truth = DRAWS_AND_TRUTHS[name]
+    return Form(name, **written, draw=draw, truth=truth)
 
-    One whose answer is empty or has more than `LARGEST` names is not asked. Too few in the data are a `ValueError`.
+
+FORMS = tuple(_make_form(name, written) for name, written in QUESTIONS["forms"].items())
+
+
+def make_questions(facts: Facts, per_kind: int, seed: int) -> list[FormQuestion]:
+    """Make a benchmark of forms and wordings in turn.
+
+    A question whose answer is empty or has more than `LARGEST` names is not asked.
+
+    Args:
+        facts: All that the questions are about.
+        per_kind: Number of questions of each kind.
+        seed: Seed of the draw.
+
+    Raises:
+        ValueError: The data give too few questions.
     """
-    asked: list[Asked] = []
+    questions: list[FormQuestion] = []
     for number, kind in enumerate(KINDS):
         rng = np.random.default_rng([seed, number])
         forms = [form for form in FORMS if form.kind == kind]
-        seen: set[str] = set()
+        texts: set[str] = set()
         for i in range(per_kind):
             form = forms[i % len(forms)]
             wording = (i // len(forms)) % len(form.wordings)
-            question = next(
-                (q for q in _candidates(facts, form, wording, rng) if q.text not in seen), None
-            )
+            question = _draw_question(facts, form, wording, texts, rng)
             if question is None:
                 raise ValueError(
-                    f"The data give no {i + 1}. question of the form {form.name}. Ask for fewer of a kind."
+                    f"The data give no {i + 1}. question of the form {form.name}. "
+                    "Ask for fewer of a kind."
                 )
-            seen.add(question.text)
-            asked.append(question)
-    return asked
+            texts.add(question.text)
+            questions.append(question)
+    return questions
 
 
-def _candidates(
-    facts: Facts, form: Form, wording: int, rng: np.random.Generator
-) -> Iterator[Asked]:
-    for _ in range(2000):
+def _draw_question(
+    facts: Facts, form: Form, wording: int, texts: set[str], rng: np.random.Generator
+) -> FormQuestion | None:
+    """Draw a question whose text is new; None if `MAX_DRAWS` draws give none."""
+    for _ in range(MAX_DRAWS):
         parameters = form.draw(facts, rng)
         if parameters is None:
             continue
-        answer = form.truth(facts, parameters)
-        if 1 <= len(answer) <= LARGEST:
-            named = {**parameters, "percent": f"{100 * parameters.get('share', 0):g}"}
-            yield Asked(
-                form, form.wordings[wording].format(**named), wording > 0, parameters, answer
-            )
+        right = form.truth(facts, parameters)
+        if not 1 <= len(right) <= LARGEST:
+            continue
+        percent = 100 * parameters.get("share", 0)
+        text = form.wordings[wording].format(**parameters, percent=f"{percent:g}")
+        if text not in texts:
+            return FormQuestion(form, text, wording > 0, parameters, right)
+    return None
 
 
 LABELS = {
@@ -241,127 +330,208 @@ LABELS = {
     "generated": "LLM writes the Cypher",
 }
 COLOURS = {
-    arm: figures.arm_colour(of)
-    for arm, of in {"written": "lookup", "chosen": "graphrag", "generated": "closed_book"}.items()
+    "written": figures.arm_colour("lookup"),
+    "chosen": figures.arm_colour("graphrag"),
+    "generated": figures.arm_colour("closed_book"),
 }
-Arm = Callable[[Sequence[Asked]], list[Answer]]
-"""A way to get a query: questions in, one answer for each out."""
 
-INSTRUCTION = """You translate a question into one openCypher statement that reads this graph.
-
-{schema}
-
-Names are as the question writes them; copy them exactly, with their case. frequency is a share of patients (0.1 is
-10 %) and is missing on edges for which no label states one. in_class leads to every class that a drug is in.
-RETURN one column of names, called answer, and nothing else. Write the statement only."""
+INSTRUCTION = (
+    "You translate a question into one openCypher statement that reads this graph.\n\n"
+    "{schema}\n\n"
+    "Names are as the question writes them; copy them exactly, with their case. frequency is a "
+    "share of patients (0.1 is\n10 %) and is missing on edges for which no label states one. "
+    "in_class leads to every class that a drug is in.\n"
+    "RETURN one column of names, called answer, and nothing else. Write the statement only."
+)
 # Neither name is in any data set here, and neither form is asked.
 EXAMPLES = (
     (
         "Which side effects does drugname have?",
-        "MATCH (d:Drug {name: 'drugname'})-[:may_cause_side_effect]->(e:SideEffect) RETURN DISTINCT e.name AS answer",
+        "MATCH (d:Drug {name: 'drugname'})-[:may_cause_side_effect]->(e:SideEffect) "
+        "RETURN DISTINCT e.name AS answer",
     ),
     (
         "Which organ classes does the class classname touch?",
-        "MATCH (c:AtcClass {name: 'classname'})<-[:in_class]-(d:Drug)-[:may_cause_side_effect]->(e:SideEffect)"
+        "MATCH (c:AtcClass {name: 'classname'})<-[:in_class]-(d:Drug)"
+        "-[:may_cause_side_effect]->(e:SideEffect)"
         "-[:in_organ_class]->(o:OrganClass) RETURN DISTINCT o.name AS answer",
     ),
 )
 
 
-def returned(asked: Asked, attempts: Sequence[Attempt], requests: Sequence[str] = ()) -> Answer:
-    """One answer of an arm: the set that its last attempt returned, beside the right one.
+def make_answer(
+    question: FormQuestion, attempts: Sequence[Attempt], requests: Sequence[str] = ()
+) -> Answer:
+    """Compare the set that the last attempt returned with the right one.
 
-    The measure `exact` is execution accuracy: the set is exactly the right one.
+    The measure ``exact`` is execution accuracy: the set is exactly the right one.
+
+    Args:
+        question: The question with its right answer.
+        attempts: At least one statement.
+        requests: Keys of the requests that made them.
     """
     last = attempts[-1]
-    values = {"exact": last.returned == asked.answer, **set_scores(last.returned, asked.answer)}
+    values = {
+        "exact": last.returned == question.answer,
+        **set_scores(last.returned, question.answer),
+    }
+    measures = {name: (float(value), 1.0) for name, value in values.items()}
+    items = []
+    for name in sorted(last.returned | question.answer):
+        item = Item(name, gold=name in question.answer, predicted=name in last.returned)
+        items.append(item)
     return Answer(
         answer=last.cypher,
-        items=[
-            Item(name, gold=name in asked.answer, predicted=name in last.returned)
-            for name in sorted(last.returned | asked.answer)
-        ],
-        measures={name: (float(value), 1.0) for name, value in values.items()}
-        | {"seconds": (last.seconds, 1.0)},
+        items=items,
+        measures={**measures, "seconds": (last.seconds, 1.0)},
         requests=requests,
     )
 
 
-def cypher_prompt(schema: str, question: str) -> list[dict[str, str]]:
-    """The schema and two examples first, so that all questions share them, then the question."""
+def cypher_prompt(schema: str, question: str) -> list[Message]:
+    """Build the prompt: the schema and two examples, which all questions share, come first."""
     return chat_messages(INSTRUCTION.format(schema=schema), question, EXAMPLES)
 
 
-def text_to_cypher(
-    llm: LLM, graph: Graph, schema: str, *, repairs: int = 1, max_tokens: int = 160
-) -> Arm:
-    """The model writes the Cypher; a statement that fails or finds nothing goes back to it with the problem."""
-    return each(
-        partial(write_and_run, llm, graph, repairs=repairs, max_tokens=max_tokens),
-        lambda question: cypher_prompt(schema, question.text),
-        lambda question, of: returned(
-            question, [attempt for attempt, _ in of], [reply.key for _, reply in of]
-        ),
-    )
+@dataclass(frozen=True)
+class TextToCypher:
+    """The model writes the Cypher; what fails or finds nothing goes back to it.
+
+    Attributes:
+        llm: The LLM that writes.
+        graph: The graph to read.
+        schema: The graph's schema, for the prompt.
+        repairs: How often a statement may go back.
+        max_tokens: Longest statement, in tokens.
+    """
+
+    llm: LLM
+    graph: Graph
+    schema: str
+    repairs: int = 1
+    max_tokens: int = 160
+
+    def __call__(self, questions: Sequence[FormQuestion]) -> list[Answer]:
+        """Answer each question."""
+        prompts = [cypher_prompt(self.schema, question.text) for question in questions]
+        turns = write_and_run(
+            self.llm, self.graph, prompts, repairs=self.repairs, max_tokens=self.max_tokens
+        )
+        answers = []
+        for question, attempts_with_replies in zip(questions, turns, strict=True):
+            attempts = [attempt for attempt, _ in attempts_with_replies]
+            requests = [reply.key for _, reply in attempts_with_replies]
+            answers.append(make_answer(question, attempts, requests))
+        return answers
 
 
-def written_cypher(graph: Graph) -> Arm:
+@dataclass(frozen=True)
+class WrittenCypher:
     """The ceiling: the query of the question's form with its names as parameters, no model."""
-    return lambda questions: [returned(q, [_run(graph, q.form, q.parameters)]) for q in questions]
+
+    graph: Graph
+
+    def __call__(self, questions: Sequence[FormQuestion]) -> list[Answer]:
+        """Answer each question."""
+        answers = []
+        for question in questions:
+            attempt = run_form(self.graph, question.form, question.parameters)
+            answers.append(make_answer(question, [attempt]))
+        return answers
 
 
-def _run(graph: Graph, form: Form, parameters: Mapping[str, Any]) -> Attempt:
-    found = graph.read_untrusted(form.cypher, **parameters)
-    return Attempt(
-        form.cypher, frozenset(str(row["answer"]) for row in found.rows), seconds=found.seconds
-    )
+def run_form(graph: Graph, form: Form, parameters: Mapping[str, Any]) -> Attempt:
+    """Run the query of a form."""
+    result = graph.read_untrusted(form.cypher, **parameters)
+    names = frozenset(str(row["answer"]) for row in result.rows)
+    return Attempt(form.cypher, names, seconds=result.seconds)
 
 
 CHOOSING = "Which form has the question? Answer with its name only.\n\n"
 
 
-def choosing_prompt(question: str) -> list[dict[str, str]]:
-    """The forms and what each asks for, then the question."""
-    return chat_messages(
-        CHOOSING + "\n".join(f"{form.name}: {form.meaning}" for form in FORMS), question
-    )
+def choosing_prompt(question: str) -> list[Message]:
+    """Build the prompt: the forms and what each asks for, then the question."""
+    meanings = [f"{form.name}: {form.meaning}" for form in FORMS]
+    return chat_messages(CHOOSING + "\n".join(meanings), question)
 
 
-def chosen_query(llm: LLM, graph: Graph, vocabulary: Vocabulary) -> Arm:
-    """The model only picks the form; the names come from the vocabulary, the query is the form's own."""
-    by_name = {form.name: form for form in FORMS}
+@dataclass(frozen=True)
+class ChosenQuery:
+    """The model only picks the form; the query is the form's own.
 
-    def run(form: Form, text: str) -> Attempt:
+    Attributes:
+        llm: The LLM that picks.
+        graph: The graph to read.
+        vocabulary: Finds the names in a question.
+    """
+
+    llm: LLM
+    graph: Graph
+    vocabulary: Vocabulary
+
+    def __call__(self, questions: Sequence[FormQuestion]) -> list[Answer]:
+        """Answer each question."""
+        forms = {form.name: form for form in FORMS}
+        prompts = [choosing_prompt(question.text) for question in questions]
+        choices = self.llm.choose_many(prompts, choices=list(forms), label="choose a query")
+        answers = []
+        for question, choice in zip(questions, choices, strict=True):
+            attempt = self._run(forms[choice.answer], question.text)
+            answers.append(make_answer(question, [attempt], [choice.key]))
+        return answers
+
+    def _run(self, form: Form, text: str) -> Attempt:
         try:
-            return _run(graph, form, read_parameters(form, text, vocabulary))
+            parameters = read_parameters(form, text, self.vocabulary)
+            return run_form(self.graph, form, parameters)
         except LookupError:
             return Attempt(form.cypher)  # a name that the query needs is not in the question
 
-    return each(
-        partial(llm.choose_many, choices=list(by_name), label="choose a query"),
-        lambda question: choosing_prompt(question.text),
-        lambda question, choice: returned(
-            question, [run(by_name[choice.answer], question.text)], [choice.key]
-        ),
-    )
+
+NUMBER_PATTERN = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<percent> ?%)?")
+"""A number, with or without a per cent sign."""
+PARAMETER_PATTERN = re.compile(r"\$(\w+)")
+"""A parameter of a query."""
 
 
 def read_parameters(form: Form, text: str, vocabulary: Vocabulary) -> Parameters:
-    """The parameters of a form's query, read off a question without a model; a `LookupError` if it lacks one."""
+    """Read the parameters of a form's query off a question, without a model.
+
+    Args:
+        form: The form whose query needs the parameters.
+        text: The question.
+        vocabulary: The names that a question may use.
+
+    Raises:
+        LookupError: The question lacks one.
+    """
     linked = vocabulary.link(text)
-    numbers = re.findall(r"(\d+(?:\.\d+)?)( ?%)?", text)
     parameters: Parameters = {}
-    for name in dict.fromkeys(re.findall(r"\$(\w+)", form.cypher)):
-        if name in ("a", "b"):
-            parameters[name] = linked["drug"]["ab".index(name)]
+    for name in dict.fromkeys(PARAMETER_PATTERN.findall(form.cypher)):
+        if name == "a":
+            parameters[name] = linked["drug"][0]
+        elif name == "b":
+            parameters[name] = linked["drug"][1]
         elif name == "share":
-            parameters[name] = next((float(n) / 100 for n, percent in numbers if percent), None)
+            parameters[name] = _read_share(text)
         elif name == "n":
-            parameters[name] = next(
-                (int(n) for n, percent in numbers if not percent and n.isdigit()), None
-            )
+            parameters[name] = _read_count(text)
         else:
             parameters[name] = linked[name][0]
-        if parameters[name] is None:
-            raise LookupError(f"The question has no number for {name}.")
     return parameters
+
+
+def _read_share(text: str) -> float:
+    for match in NUMBER_PATTERN.finditer(text):
+        if match["percent"]:
+            return float(match["number"]) / 100
+    raise LookupError("The question has no number for share.")
+
+
+def _read_count(text: str) -> int:
+    for match in NUMBER_PATTERN.finditer(text):
+        if not match["percent"] and match["number"].isdigit():
+            return int(match["number"])
+    raise LookupError("The question has no number for n.")
