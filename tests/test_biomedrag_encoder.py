@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,7 +18,7 @@ from helpers.llm import LLM
 from helpers.vectors import Encoder
 from papers.biomedrag import encoder_tuning, scorer
 from papers.biomedrag.corpora import Example
-from papers.biomedrag.encoder_tuning import tuned
+from papers.biomedrag.encoder_tuning import TuningSettings, tuned
 from papers.biomedrag.memory import Memory
 from papers.biomedrag.retriever import Retriever, learn
 from papers.biomedrag.scorer import Scorer, mean_loss
@@ -73,17 +74,22 @@ def stand_in(tmp_path: Path, monkeypatch) -> Path:
     return script
 
 
-def test_an_encoder_is_trained_once_for_what_decides_it(stand_in, base):
+def test_an_encoder_is_trained_once_for_what_decides_it(stand_in, base, monkeypatch):
     taught = lesson_of(12)
-    encoder = tuned(taught, str(base), seed=3, epochs=2)
+    tuning = TuningSettings(seed=3, epochs=2)
+    encoder = tuned(taught, str(base), tuning)
     assert encoder.losses == (10.0, 11.0)
     folder = encoder_tuning.ENCODERS / encoder.name
     written = (folder / artifacts.LOG).stat().st_mtime_ns
-    assert tuned(taught, str(base), seed=3, epochs=2).name == encoder.name
+    assert tuned(taught, str(base), tuning).name == encoder.name
     assert (folder / artifacts.LOG).stat().st_mtime_ns == written
-    assert tuned(taught, str(base), seed=3, epochs=2, objective="kl").name != encoder.name
+    assert tuned(taught, str(base), replace(tuning, objective="kl")).name != encoder.name
+    encoder_tuning.SCRIPT.write_text(f"{STAND_IN}# a comment\n")
+    assert tuned(taught, str(base), tuning).name == encoder.name
+    monkeypatch.setattr(encoder_tuning, "METHOD", "another")
+    assert tuned(taught, str(base), tuning).name != encoder.name
     (base / "config.json").write_text('{"another": 1}')
-    assert tuned(taught, str(base), seed=3, epochs=2).name != encoder.name
+    assert tuned(taught, str(base), tuning).name != encoder.name
 
 
 def test_an_encoder_that_no_hub_gives_is_an_error_that_says_so(stand_in, monkeypatch, tmp_path):
@@ -108,7 +114,7 @@ def test_a_machine_without_torch_is_told_what_to_do(monkeypatch, tmp_path):
 )
 def test_a_setting_that_cannot_be_is_named(wrong, named):
     with pytest.raises(ValueError, match=named):
-        tuned(lesson_of(5), "a base", **wrong)
+        tuned(lesson_of(5), "a base", TuningSettings(**wrong))
 
 
 def test_no_inputs_are_an_error():
@@ -169,7 +175,7 @@ def test_a_fine_tuned_encoder_is_taught_by_the_model_and_noted(monkeypatch, tmp_
     class Tuned(Counts):
         base, losses, seconds = "a base", (2.0, 1.0), 3.0
 
-    def tune(taught, base, **settings):
+    def tune(taught, base, settings):
         seen.extend(taught)
         return Tuned("zero", "L")
 
@@ -313,7 +319,8 @@ def tiny_bert(folder: Path, seed: int = 0) -> Path:
 def test_an_encoder_learns_what_the_teacher_prefers(tmp_path, monkeypatch, vllm):
     monkeypatch.setattr(encoder_tuning, "ENCODERS", tmp_path / "encoders")
     base = tiny_bert(tmp_path / "base")
-    encoder = tuned(lesson_of(40), str(base), objective="kl", epochs=6, rate=1e-2, batch=8)
+    tuning = TuningSettings(objective="kl", epochs=6, rate=1e-2, batch=8)
+    encoder = tuned(lesson_of(40), str(base), tuning)
     assert encoder.losses[-1] < 0.3 * encoder.losses[0]
 
     # unseen inputs, one text too long for the model's 16 positions

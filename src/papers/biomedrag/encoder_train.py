@@ -1,6 +1,8 @@
-"""Fine-tune the encoder of BiomedRAG's chunk scorer, or encode by it. Run by `training_child.py`, never imported.
+"""Fine-tune the encoder of BiomedRAG's chunk scorer, or encode by it.
 
-A vector is the mean of the last hidden states of a text's tokens, at length 1, as sentence-transformers makes it.
+`training_child.py` runs it in the LLM engine's environment; nothing imports it. A vector is the
+mean of the last hidden states of a text's tokens, at length 1, as sentence-transformers makes it.
+A change of what is computed needs another `encoder_tuning.METHOD`.
 """
 
 import math
@@ -18,16 +20,28 @@ ENCODED_AT_ONCE = 64
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def mean_loss(similarities: Any, taught: Any, objective: str, eta: float) -> Any:  # noqa: ANN401  # tensors
-    """The loss of `scorer.mean_loss`, of tensors (inputs, most documents); `taught` is -inf where there is none."""
-    mask = taught > -math.inf
+def mean_loss(
+    similarities: Any,  # noqa: ANN401  # a tensor
+    loglikelihoods: Any,  # noqa: ANN401  # a tensor
+    objective: str,
+    eta: float,
+) -> Any:  # noqa: ANN401  # a tensor
+    """Compute the loss of `scorer.mean_loss`.
+
+    Args:
+        similarities: Cosines, of shape (n_inputs, max_documents).
+        loglikelihoods: log P_LLM(y | d, x), likewise; -inf where there is no document.
+        objective: The loss.
+        eta: Temperature of the softmax.
+    """
+    mask = loglikelihoods > -math.inf
     logs = torch.log_softmax(similarities.masked_fill(~mask, -math.inf) / eta, dim=1)
-    p, q = logs.exp(), torch.softmax(taught, dim=1)
+    p, q = logs.exp(), torch.softmax(loglikelihoods, dim=1)
     if objective == "kl":
         return (torch.special.xlogy(q, q) - q * logs.masked_fill(~mask, 0.0)).sum(1).mean()
     if objective == "each":
         return (p - q).abs().sum(1).mean()
-    gap = taught.max(1).values.exp() - p.max(1).values
+    gap = loglikelihoods.max(1).values.exp() - p.max(1).values
     return (gap.abs() if objective == "text" else gap).mean()
 
 
@@ -38,32 +52,45 @@ class TextEncoder:
         """Load both."""
         self.tokenizer = AutoTokenizer.from_pretrained(base)
         self.model = AutoModel.from_pretrained(base, dtype=torch.float32).to(DEVICE)
-        self.longest = min(max_tokens, self.model.config.max_position_embeddings)
+        self.max_tokens = min(max_tokens, self.model.config.max_position_embeddings)
 
     def __call__(self, texts: Sequence[str]) -> Any:  # noqa: ANN401  # a tensor
-        """Vectors, (texts, dimension)."""
+        """Encode texts.
+
+        Returns:
+            The vectors, of shape (n_texts, dimension).
+        """
         fields = self.tokenizer(
-            list(texts), padding=True, truncation=True, max_length=self.longest, return_tensors="pt"
+            list(texts),
+            padding=True,
+            truncation=True,
+            max_length=self.max_tokens,
+            return_tensors="pt",
         ).to(DEVICE)
         states = self.model(**fields).last_hidden_state
         mask = fields["attention_mask"].unsqueeze(-1)
         return normalize((states * mask).sum(1) / mask.sum(1), dim=1)
 
     def similarities(self, inputs: Sequence[dict[str, Any]]) -> tuple[Any, Any]:
-        """Cosines of inputs and their documents, and what was taught of them; both (inputs, most documents)."""
-        vectors = self([text for one in inputs for text in (one["text"], *one["documents"])])
-        shape = (len(inputs), max(len(one["documents"]) for one in inputs))
-        cosines, taught = (
-            torch.zeros(shape, device=DEVICE),
-            torch.full(shape, -math.inf, device=DEVICE),
-        )
+        """Compare inputs with their documents.
+
+        Returns:
+            Cosines and log-likelihoods, both of shape (n_inputs, max_documents).
+        """
+        texts = []
+        for item in inputs:
+            texts += [item["text"], *item["documents"]]
+        vectors = self(texts)
+        shape = (len(inputs), max(len(item["documents"]) for item in inputs))
+        cosines = torch.zeros(shape, device=DEVICE)
+        loglikelihoods = torch.full(shape, -math.inf, device=DEVICE)
         start = 0
-        for row, one in enumerate(inputs):
-            n = len(one["documents"])
+        for row, item in enumerate(inputs):
+            n = len(item["documents"])
             cosines[row, :n] = vectors[start + 1 : start + 1 + n] @ vectors[start]
-            taught[row, :n] = torch.tensor(one["loglikelihoods"], device=DEVICE)
+            loglikelihoods[row, :n] = torch.tensor(item["loglikelihoods"], device=DEVICE)
             start += 1 + n
-        return cosines, taught
+        return cosines, loglikelihoods
 
 
 def main(job: dict[str, Any], folder: Path, say: Callable[..., None]) -> None:
@@ -76,7 +103,10 @@ def main(job: dict[str, Any], folder: Path, say: Callable[..., None]) -> None:
 
 
 def tune(job: dict[str, Any], folder: Path, say: Callable[..., None]) -> None:
-    """Fine-tune all weights of the base by AdamW; the rate rises for a tenth of the steps, then falls to 0."""
+    """Fine-tune all weights of the base by AdamW.
+
+    The learning rate rises for a tenth of the steps, then falls to 0.
+    """
     inputs, began, done = job["inputs"], time.perf_counter(), 0
     set_seed(job["seed"])
     encoder = TextEncoder(job["base"], job["max_tokens"])
@@ -88,9 +118,8 @@ def tune(job: dict[str, Any], folder: Path, say: Callable[..., None]) -> None:
         order, total = torch.randperm(len(inputs)).tolist(), 0.0
         for start in range(0, len(order), job["batch"]):
             rows = order[start : start + job["batch"]]
-            loss = mean_loss(
-                *encoder.similarities([inputs[row] for row in rows]), job["objective"], job["eta"]
-            )
+            cosines, loglikelihoods = encoder.similarities([inputs[row] for row in rows])
+            loss = mean_loss(cosines, loglikelihoods, job["objective"], job["eta"])
             loss.backward()
             torch.nn.utils.clip_grad_norm_(encoder.model.parameters(), 1.0)
             optimiser.step()
@@ -104,11 +133,12 @@ def tune(job: dict[str, Any], folder: Path, say: Callable[..., None]) -> None:
     encoder.model.save_pretrained(folder)
     encoder.tokenizer.save_pretrained(folder)
     size = encoder.model.config.hidden_size
-    say(done=True, dimension=size, max_tokens=encoder.longest, seconds=time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    say(done=True, dimension=size, max_tokens=encoder.max_tokens, seconds=seconds)
 
 
 def encode(job: dict[str, Any], folder: Path, say: Callable[..., None]) -> None:
-    """Write the texts' vectors in their order; texts of one length stand in one batch as far as may be."""
+    """Write the texts' vectors in their order; texts of about the same length share a batch."""
     encoder = TextEncoder(job["base"], job["max_tokens"])
     encoder.model.eval()
     texts = job["texts"]

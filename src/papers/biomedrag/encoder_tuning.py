@@ -1,13 +1,15 @@
 """The tailored chunk scorer whose encoder is fine-tuned (biomedrag.md, section 4.2.3).
 
-`scorer.train` learns a projection of frozen vectors; here all weights of an encoder learn, by the same losses and from
-the same likelihoods, in the LLM engine's environment (`encoder_train.py`, see `resources.training`). On two processor
-cores a step of all-MiniLM-L6-v2 takes seconds and thousands of inputs take hours, so it is meant for a GPU.
+`scorer.train` learns a projection of frozen vectors; here all weights of an encoder learn, by the
+same losses and from the same likelihoods, in the LLM engine's environment (`encoder_train.py`, see
+`resources.training`). On two processor cores a step of all-MiniLM-L6-v2 takes seconds and thousands
+of inputs take hours, so it is meant for a GPU.
 """
 
 import math
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,32 +18,48 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from helpers.vectors import Encoder, Floats, threads
-from papers.biomedrag.scorer import ETA, Objective, check
+from papers.biomedrag.scorer import ETA, Objective, check_objective
 from resources import artifacts, datasets, training
 from resources.settings import DERIVED
 
 ENCODERS = DERIVED / "encoders"
 WEIGHTS: Final = "model.safetensors"
 SCRIPT: Final = Path(__file__).with_name("encoder_train.py")
+METHOD: Final = "7facd50a7a03b3b68d2c62fc911282a27bf7f303190031d98e39b08d12a7255c"
+"""Stands for what `SCRIPT` computes, in the name of each encoder.
+
+A change that alters what is learnt needs another; one of wording or format must leave it, or no
+stored encoder is found any more.
+"""
 
 
 class TunedEncoder(Encoder):
-    """A fine-tuned encoder. Each call starts a process, which takes seconds; `vectors.Remembering` spares repeats.
+    """A fine-tuned encoder.
 
-    `base` is what it was before; `losses` are the means over the inputs of each epoch, each before its batch's step;
-    `seconds` are those of the training.
+    Each call starts a process, which takes seconds; `vectors.Remembering` saves repeats.
+
+    Attributes:
+        base: The encoder before fine-tuning.
+        losses: Mean over the inputs in each epoch, each before its batch's step.
+        seconds: Time of the training.
     """
 
     def __init__(self, folder: Path) -> None:
         """Take the encoder in a folder of `ENCODERS`.
 
-        Raises FileNotFoundError: there is none; ValueError: its weights or its log are damaged.
+        Raises:
+            FileNotFoundError: There is none.
+            ValueError: Its weights or its log are damaged.
         """
-        told = artifacts.read_log(folder, WEIGHTS)
-        self.name, self.digest, self.base = folder.name, told["sha256"], told["base"]
+        log = artifacts.read_log(folder, WEIGHTS)
+        self.name = folder.name
+        self.digest = log["sha256"]
+        self.base = log["base"]
         self.engine = "transformers, in the LLM engine's environment"
-        self.dimension, self.max_tokens = told["dimension"], told["max_tokens"]
-        self.losses, self.seconds = tuple(told["losses"]), told["seconds"]
+        self.dimension = log["dimension"]
+        self.max_tokens = log["max_tokens"]
+        self.losses = tuple(log["losses"])
+        self.seconds = log["seconds"]
         self._folder = folder
 
     def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, npt.NDArray[np.bool_]]:
@@ -63,55 +81,89 @@ class TunedEncoder(Encoder):
         tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
         tokenizer.no_truncation()
         tokenizer.no_padding()
-        return (
-            np.array([len(one.ids) for one in tokenizer.encode_batch_fast(texts)], dtype=np.int64)
-            > self.max_tokens
-        )
+        encodings = tokenizer.encode_batch_fast(texts)
+        n_tokens = np.array([len(encoding.ids) for encoding in encodings], dtype=np.int64)
+        return n_tokens > self.max_tokens
+
+
+@dataclass(frozen=True)
+class TuningSettings:
+    """How an encoder is fine-tuned.
+
+    Attributes:
+        objective: The loss, see `scorer.Objective`.
+        eta: Temperature of the softmax.
+        seed: Seed of the order of inputs.
+        epochs: How often each input is seen.
+        rate: Highest learning rate of AdamW.
+        batch: Inputs a step.
+        max_tokens: Tokens of a text that the encoder reads.
+    """
+
+    objective: Objective = "text"
+    eta: float = ETA
+    seed: int = 0
+    epochs: int = 3
+    rate: float = 2e-5
+    batch: int = 16
+    max_tokens: int = 256
+
+    def check(self, n_inputs: int) -> None:
+        """Check that an encoder can be fine-tuned on so many inputs.
+
+        Raises:
+            ValueError: There are no inputs, a number is not positive, or the objective is unknown.
+        """
+        wrong = {name: value for name, value in self._sizes(n_inputs).items() if value <= 0}
+        if wrong:
+            raise ValueError(f"Each of these must be positive: {wrong}.")
+        check_objective(self.objective)
+
+    def _sizes(self, n_inputs: int) -> dict[str, float]:
+        sizes = asdict(self)
+        del sizes["objective"], sizes["seed"]
+        return sizes | {"inputs": n_inputs}
+
+
+DEFAULTS: Final = TuningSettings()
 
 
 def tuned(
-    inputs: Sequence[Mapping[str, Any]],
-    base: str,
-    *,
-    objective: Objective = "text",
-    eta: float = ETA,
-    seed: int = 0,
-    epochs: int = 3,
-    rate: float = 2e-5,
-    batch: int = 16,
-    max_tokens: int = 256,
+    inputs: Sequence[Mapping[str, Any]], base: str, settings: TuningSettings = DEFAULTS
 ) -> TunedEncoder:
-    """Fine-tune an encoder, or load what was before (see `artifacts.load_or_make`), from `data/derived/encoders`.
+    """Fine-tune an encoder, or load it from `ENCODERS`, see `artifacts.load_or_make`.
 
-    Each input has a `text`, `documents` (their texts) and the `loglikelihoods` of the answer after each; a step takes a
-    `batch` of them. `base` is a folder, or a hub's repository name, in Hugging Face's format; whatever its own pooling
-    is, vectors are means of token vectors. `rate` is AdamW's highest; `objective` and `eta`: see `scorer.train`.
-    Raises ValueError for no inputs, an unknown objective or a number that is not positive, and EngineError if this
-    machine cannot train or the base cannot load.
+    Args:
+        inputs: Each has a `text`, `documents` (their texts) and the `loglikelihoods` of the answer
+            after each.
+        base: A folder, or a hub's repository name, in Hugging Face's format. Whatever its own
+            pooling is, vectors are means of token vectors.
+        settings: How it is fine-tuned.
+
+    Raises:
+        ValueError: There are no inputs, a number is not positive, or the objective is unknown.
+        EngineError: This machine cannot train, or the base cannot be loaded.
     """
-    sizes = {"eta": eta, "epochs": epochs, "rate": rate, "batch": batch, "max_tokens": max_tokens}
-    if wrong := {
-        key: value for key, value in (sizes | {"inputs": len(inputs)}).items() if value <= 0
-    }:
-        raise ValueError(f"Each of these must be positive: {wrong}.")
-    check(objective)
-    settings = sizes | {"objective": objective, "seed": seed}
+    settings.check(len(inputs))
 
     def make(folder: Path) -> TunedEncoder:
         training.prepare(base)
-        job = {**settings, "base": base, "inputs": list(inputs), "threads": threads()}
+        job = {**asdict(settings), "base": base, "inputs": list(inputs), "threads": threads()}
+        steps = settings.epochs * math.ceil(len(inputs) / settings.batch)
         with artifacts.replacing(folder) as part:
-            steps = epochs * math.ceil(len(inputs) / batch)
             *lines, summary = training.run(
                 SCRIPT, job, part, doing="fine-tune the scorer's encoder", total=steps
             )
             losses = [line["loss"] for line in lines if "loss" in line]
-            artifacts.write_log(
-                part, WEIGHTS, {"base": base, "settings": settings, "losses": losses, **summary}
-            )
+            log = {"base": base, "settings": asdict(settings), "losses": losses, **summary}
+            artifacts.write_log(part, WEIGHTS, log)
         return TunedEncoder(folder)
 
-    # the files of a base decide the result where it is a folder; a hub's name stands for itself
-    files = {p.name: datasets.digest(p) for p in sorted(Path(base).glob("*")) if p.is_file()}
-    decided_by = [list(inputs), base, files, settings, datasets.digest(SCRIPT)]
+    decided_by = [list(inputs), base, _base_files(base), asdict(settings), METHOD]
     return artifacts.load_or_make(ENCODERS, "scorer", decided_by, TunedEncoder, make)
+
+
+def _base_files(base: str) -> dict[str, str]:
+    """Return the digest of each file of a base that is a folder; a hub's name has none."""
+    paths = [path for path in sorted(Path(base).glob("*")) if path.is_file()]
+    return {path.name: datasets.digest(path) for path in paths}

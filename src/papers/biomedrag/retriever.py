@@ -131,9 +131,8 @@ def learn(
             {"text": text, "documents": [d.text for d in of_x], "loglikelihoods": of_one.tolist()}
             for text, of_x, of_one in zip(texts, candidates, values, strict=True)
         ]
-        encoder = encoder_tuning.tuned(
-            taught, tuned_encoder, objective=objective, eta=eta, seed=seed
-        )
+        tuning = encoder_tuning.TuningSettings(objective=objective, eta=eta, seed=seed)
+        encoder = encoder_tuning.tuned(taught, tuned_encoder, tuning)
         scorer = Scorer(
             np.eye(encoder.dimension, dtype=np.float32), eta, encoder.losses, Remembering(encoder)
         )

@@ -1,10 +1,11 @@
 """The tailored chunk scorer of BiomedRAG and its losses (biomedrag.md, section 4.2.3).
 
-P_T(d | x) is a softmax over similarities of encoder vectors after a learned projection W, which begins as the identity:
-an untrained scorer is plain cosine. The encoder is frozen, so training takes seconds; `encoder_tuning` fine-tunes it.
+P_T(d | x) is a softmax over similarities of encoder vectors after a learned projection W, which
+begins as the identity: an untrained scorer is plain cosine. The encoder is frozen, so training
+takes seconds; `encoder_tuning` fine-tunes it.
 
-The printed objective compares two maxima, max_d P_T(d | x) and max_d P_LLM(y | d, x), and is blind to *which* document
-attains them. It is the default here; the other objectives are named in `Objective`.
+The printed objective compares two maxima, max_d P_T(d | x) and max_d P_LLM(y | d, x), and is blind
+to *which* document attains them. It is the default here; `Objective` names the others.
 """
 
 from collections.abc import Sequence
@@ -20,22 +21,30 @@ from helpers.vectors import Encoder
 Floats = NDArray[np.floating]
 
 Objective = Literal["text", "code", "each", "kl"]
-"""text: | max P_T - max P_LLM |, as printed. code: max P_LLM - max P_T with its sign, as in the released code, where a
-cosine stands for P_LLM. each: sum over documents of | P_T - P_LLM |, P_LLM normalised over the documents. kl: the
-Kullback-Leibler divergence of the same two distributions (Shi et al. 2023, REPLUG)."""
+"""The loss of the scorer.
 
-ETA: Final = 0.1  # temperature of the softmax; the paper gives no value
-RATE: Final = 3e-3  # learning rate of Adam
+- text: | max P_T - max P_LLM |, as printed.
+- code: max P_LLM - max P_T with its sign, as in the released code, where a cosine stands for P_LLM.
+- each: sum over documents of | P_T - P_LLM |, P_LLM normalised over the documents.
+- kl: the Kullback-Leibler divergence of the same two distributions (Shi et al. 2023, REPLUG).
+"""
+
+ETA: Final = 0.1
+"""Temperature of the softmax; the paper gives no value."""
+LEARNING_RATE: Final = 3e-3
 DECAY: Final = 1e-2
-"""Weight of |W - I|^2, which keeps a scorer near plain cosine where there is little to learn from."""
+"""Weight of |W - I|^2, which keeps a scorer near plain cosine if there is little to learn from."""
 
 
 @dataclass(frozen=True)
 class Scorer:
     """P_T(d | x): softmax of cosine(W E(x), W E(d)) / eta.
 
-    `projection` is W, of shape (dimension, dimension), `eta` the temperature; `losses` are those of each epoch, before
-    its step, and empty for the plain cosine; `encoder` is E where it is the scorer's own, else None.
+    Attributes:
+        projection: W, of shape (dimension, dimension).
+        eta: Temperature of the softmax.
+        losses: The loss of each epoch, before its step; empty for the plain cosine.
+        encoder: E if the scorer has its own, else None.
     """
 
     projection: Floats
@@ -44,19 +53,27 @@ class Scorer:
     encoder: Encoder | None = None
 
     def weights(self, x: Floats, documents: Floats) -> Floats:
-        """P_T(d | x) for E(x), of shape (dimension,), and each E(d), of shape (documents, dimension)."""
+        """Compute P_T(d | x) of each document.
+
+        Args:
+            x: E(x), of shape (dimension,).
+            documents: E(d) of each document, of shape (n_documents, dimension).
+
+        Returns:
+            The probabilities, of shape (n_documents,).
+        """
         batch = padded([x], [documents])
         u, v = batch.x @ self.projection.T, batch.d @ self.projection.T
         lengths = np.linalg.norm(u, axis=-1)[:, None] * np.linalg.norm(v, axis=-1)
         return softmax(np.einsum("nk,njk->nj", u, v) / lengths / self.eta, axis=1)[0]
 
     def choose(self, x: Floats, documents: Floats) -> int:
-        """Row of the likeliest document; of equals the first."""
+        """Return the row of the likeliest document; of equal ones the first."""
         return int(np.argmax(self.weights(x, documents)))
 
 
 def cosine_scorer(dimension: int, eta: float = ETA) -> Scorer:
-    """The untrained scorer: plain cosine (the paper's ablation WTCS)."""
+    """Return the untrained scorer: plain cosine (the paper's ablation WTCS)."""
     return Scorer(np.eye(dimension, dtype=np.float32), eta)
 
 
@@ -69,48 +86,69 @@ def train(
     eta: float = ETA,
     epochs: int = 100,
 ) -> Scorer:
-    """Fit W by Adam on all inputs in one batch, from the identity; the losses leave the decay out.
+    """Fit W by Adam on all inputs in one batch, from the identity.
 
-    For each input there are E(x), of shape (dimension,), E(d) of its documents, of shape (documents, dimension), and
-    log P_LLM(y | d, x), of shape (documents,). `eta` is the temperature; a step of the `epochs` sees every input.
+    Args:
+        inputs: E(x) of each input, of shape (dimension,).
+        documents: E(d) of each input's documents, of shape (n_documents, dimension).
+        loglikelihoods: log P_LLM(y | d, x) of each input's documents, of shape (n_documents,).
+        objective: The loss.
+        eta: Temperature of the softmax.
+        epochs: Number of steps; each sees every input.
 
-    Raises ValueError: no inputs, lengths that differ, or an unknown objective.
+    Returns:
+        The trained scorer. Its losses leave the decay out.
+
+    Raises:
+        ValueError: There are no inputs, lengths differ, or the objective is unknown.
     """
     if not inputs or not len(inputs) == len(documents) == len(loglikelihoods):
         raise ValueError(
-            f"Training needs one array of each kind an input; found {len(inputs)} inputs, {len(documents)} arrays of "
-            f"documents and {len(loglikelihoods)} of likelihoods."
+            f"Training needs one array of each kind an input; found {len(inputs)} inputs, "
+            f"{len(documents)} arrays of documents and {len(loglikelihoods)} of likelihoods."
         )
-    check(objective)
+    check_objective(objective)
     batch = padded(inputs, documents)
-    taught = np.full(batch.mask.shape, -np.inf, dtype=np.float32)
+    targets = np.full(batch.mask.shape, -np.inf, dtype=np.float32)
     for row, values in enumerate(loglikelihoods):
-        taught[row, : len(values)] = values
-    projection = identity = np.eye(batch.x.shape[1], dtype=np.float32)
+        targets[row, : len(values)] = values
+    identity = np.eye(batch.x.shape[1], dtype=np.float32)
+    projection = identity
     moments = np.zeros((2, *projection.shape), dtype=np.float32)
     losses = []
     for epoch in range(1, epochs + 1):
-        loss, gradient = loss_and_gradient(projection, batch, taught, objective, eta)
+        loss, gradient = loss_and_gradient(projection, batch, targets, objective, eta)
         losses.append(loss)
         gradient += 2 * DECAY * (projection - identity)
         moments[0] = 0.9 * moments[0] + 0.1 * gradient
         moments[1] = 0.999 * moments[1] + 0.001 * gradient**2
-        step = moments[0] / (1 - 0.9**epoch) / (np.sqrt(moments[1] / (1 - 0.999**epoch)) + 1e-8)
-        projection = projection - RATE * step
+        mean = moments[0] / (1 - 0.9**epoch)
+        deviation = np.sqrt(moments[1] / (1 - 0.999**epoch))
+        step = mean / (deviation + 1e-8)
+        projection = projection - LEARNING_RATE * step
     return Scorer(projection, eta, tuple(losses))
 
 
-def check(objective: str) -> None:
-    """Raise a ValueError if there is no such objective."""
-    if objective not in get_args(Objective):
-        raise ValueError(
-            f"The objective is one of {', '.join(get_args(Objective))}; found {objective!r}."
-        )
+def check_objective(objective: str) -> None:
+    """Check that an objective is one of ``Objective``.
+
+    Raises:
+        ValueError: There is no such objective.
+    """
+    objectives = get_args(Objective)
+    if objective not in objectives:
+        raise ValueError(f"The objective is one of {', '.join(objectives)}; found {objective!r}.")
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Vectors of several inputs: x (n, dimension), d (n, most documents, dimension), mask (n, most documents)."""
+    """Vectors of several inputs, filled up to the same number of documents.
+
+    Attributes:
+        x: E(x) of each input, of shape (n, dimension).
+        d: E(d) of its documents, of shape (n, max_documents, dimension).
+        mask: Where there is a document, of shape (n, max_documents).
+    """
 
     x: Floats
     d: Floats
@@ -120,22 +158,29 @@ class Batch:
 def padded(
     inputs: Sequence[Floats], documents: Sequence[Floats], dtype: type[np.floating] = np.float32
 ) -> Batch:
-    """Inputs and their documents in one batch."""
+    """Put inputs and their documents into one batch."""
     x: Floats = np.stack([np.asarray(vector, dtype=dtype) for vector in inputs])
-    most = max(len(of_one) for of_one in documents)
-    d: Floats = np.zeros((len(x), most, x.shape[1]), dtype=dtype)
-    mask = np.zeros((len(x), most), dtype=np.bool_)
-    for row, of_one in enumerate(documents):
-        d[row, : len(of_one)], mask[row, : len(of_one)] = of_one, True
+    max_documents = max(len(vectors) for vectors in documents)
+    d: Floats = np.zeros((len(x), max_documents, x.shape[1]), dtype=dtype)
+    mask = np.zeros((len(x), max_documents), dtype=np.bool_)
+    for row, vectors in enumerate(documents):
+        d[row, : len(vectors)] = vectors
+        mask[row, : len(vectors)] = True
     return Batch(x, d, mask)
 
 
 def loss_and_gradient(
     projection: Floats, batch: Batch, loglikelihoods: Floats, objective: Objective, eta: float
 ) -> tuple[float, Floats]:
-    """The mean loss over the inputs, and its gradient in W.
+    """Compute the mean loss over the inputs, and its gradient in W.
 
-    `loglikelihoods`, of shape (n, most documents), are -inf where there is no document.
+    Args:
+        projection: W, of shape (dimension, dimension).
+        batch: The inputs and their documents.
+        loglikelihoods: log P_LLM(y | d, x), of shape (n, max_documents); -inf where there is no
+            document.
+        objective: The loss.
+        eta: Temperature of the softmax.
     """
     u, v = batch.x @ projection.T, batch.d @ projection.T
     u_length = np.linalg.norm(u, axis=-1, keepdims=True)
@@ -147,10 +192,9 @@ def loss_and_gradient(
         np.where(batch.mask, cosine, -np.inf), loglikelihoods, objective, eta
     )
     # d cosine / d u and d cosine / d v of every pair
-    by_u = (
-        np.einsum("nj,njk->nk", by_similarity, v_unit)
-        - (by_similarity * cosine).sum(1, keepdims=True) * u_unit
-    ) / u_length
+    towards_documents = np.einsum("nj,njk->nk", by_similarity, v_unit)
+    along_input = (by_similarity * cosine).sum(1, keepdims=True) * u_unit
+    by_u = (towards_documents - along_input) / u_length
     by_v = by_similarity[..., None] * (u_unit[:, None] - cosine[..., None] * v_unit) / v_length
     # as one matrix product each, which einsum would not make of them
     dimension = len(projection)
@@ -160,7 +204,14 @@ def loss_and_gradient(
 def mean_loss(
     similarities: Floats, loglikelihoods: Floats, objective: Objective, eta: float
 ) -> tuple[float, Floats]:
-    """The mean loss, and its derivative in the similarities; both arguments are -inf where there is no document."""
+    """Compute the mean loss, and its derivative in the similarities.
+
+    Args:
+        similarities: Cosines, of shape (n, max_documents); -inf where there is no document.
+        loglikelihoods: log P_LLM(y | d, x), likewise.
+        objective: The loss.
+        eta: Temperature of the softmax.
+    """
     mask = similarities > -np.inf
     p = softmax(similarities / eta, axis=1)
     rows = np.arange(len(p))

@@ -1,4 +1,7 @@
-"""Answers read strictly, and what of two triples is compared (biomedrag.md, section 4.4 and Table 3)."""
+"""Parse answers strictly, and say what of two triples is compared.
+
+Source: biomedrag.md, section 4.4 and Table 3.
+"""
 
 from collections.abc import Hashable, Sequence
 from typing import Final
@@ -7,15 +10,20 @@ from helpers.thoughts import without_thought
 from papers.biomedrag.corpora import Triple
 
 PARTS: Final = ("triple", "head", "tail", "relation")
-"""What Table 3 scores apart."""
+"""What Table 3 scores separately."""
 MEASURES: Final = ("precision", "recall", "f1")
 
 
 def parse_triples(answer: str) -> list[Triple]:
-    """The distinct triples of an answer in lines `head|relation|tail`; none if a line is something else."""
-    answer = without_thought(answer)
+    """Parse an answer in lines ``head|relation|tail``; a thought before it is passed over.
+
+    Returns:
+        The distinct triples; none if a line has another form.
+    """
     triples = []
-    for line in filter(None, map(str.strip, answer.splitlines())):
+    for line in without_thought(answer).splitlines():
+        if not line.strip():
+            continue
         parts = [part.strip() for part in line.split("|")]
         if len(parts) != 3 or not all(parts):
             return []
@@ -24,20 +32,25 @@ def parse_triples(answer: str) -> list[Triple]:
 
 
 def parse_label(answer: str, labels: Sequence[str]) -> str | None:
-    """The label that an answer is, whatever its case; a full stop after it is passed over. None if it is no label."""
-    answer = without_thought(answer)
-    known = {same_text(label): label for label in labels}
-    told = same_text(answer)
-    return known.get(told, known.get(same_text(told.removesuffix("."))))
+    """Find the label that an answer is, whatever its case, and with or without a full stop.
+
+    Returns:
+        The label as it is written in ``labels``, or None if the answer is not one of them.
+    """
+    label_by_text = {same_text(label): label for label in labels}
+    text = same_text(without_thought(answer))
+    if text in label_by_text:
+        return label_by_text[text]
+    return label_by_text.get(same_text(text.removesuffix(".")))
 
 
 def part_items(triples: Sequence[Triple], part: str) -> set[Hashable]:
-    """Triples, or one of `PARTS`, as they are compared: without case and runs of white space."""
+    """Return triples, or one of their ``PARTS``, as they are compared, see ``same_text``."""
     if part == "triple":
         return {(same_text(t.head), same_text(t.relation), same_text(t.tail)) for t in triples}
     return {same_text(getattr(t, part)) for t in triples}
 
 
 def same_text(text: str) -> str:
-    """A text without case and runs of white space."""
+    """Return a text without case and runs of white space."""
     return " ".join(text.casefold().split())
