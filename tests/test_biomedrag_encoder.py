@@ -20,7 +20,7 @@ from papers.biomedrag import encoder_tuning, scorer
 from papers.biomedrag.corpora import Example
 from papers.biomedrag.encoder_tuning import TuningSettings, tuned
 from papers.biomedrag.memory import Memory
-from papers.biomedrag.retriever import Retriever, learn
+from papers.biomedrag.retriever import Retriever, Teaching, learn
 from papers.biomedrag.scorer import Scorer, mean_loss
 from resources import artifacts, engine_install, settings, training
 from resources.engine_install import EngineError
@@ -184,7 +184,7 @@ def test_a_fine_tuned_encoder_is_taught_by_the_model_and_noted(monkeypatch, tmp_
         notebook="07_biomedrag_triples", paper="biomedrag", profile="smoke", parameters={}
     )
     asked = [Example("GIT.x", "a b b", "L", ())]
-    learned = learn(memory, cast(LLM, Teacher()), asked, run=run, tuned_encoder="a base")
+    learned = learn(memory, cast(LLM, Teacher()), asked, Teaching(tuned_encoder="a base"), run=run)
     documents = memory.candidates(["a b b"])[0]
     assert [(one["text"], one["documents"]) for one in seen] == [
         ("a b b", [d.text for d in documents])

@@ -17,7 +17,7 @@ from helpers import vectors
 from papers.biomedrag import ablation, study
 from papers.biomedrag.arms import Arm, Prediction
 from papers.biomedrag.corpora import Corpus, Example, Triple, load, question, shortened, stratified
-from papers.biomedrag.floors import floor_arms, known_names, pair_classifier
+from papers.biomedrag.floors import PairClassifier, floor_arms, known_names
 
 
 def link(head: str, relation: str, tail: str) -> Example:
@@ -61,8 +61,8 @@ def test_head_and_tail_decide_and_a_triple_is_not_stated_twice():
     ]
     train.append(link("n0", "part_of", "cell"))
     corpus = graph(train, [link("n1", "affects", "cell"), link("n0", "isa", "cell")])
-    plain = [p.label for p in pair_classifier(corpus)(corpus.test)]
-    new = [p.label for p in pair_classifier(corpus, new=True)(corpus.test)]
+    plain = [p.label for p in PairClassifier(corpus)(corpus.test)]
+    new = [p.label for p in PairClassifier(corpus, new=True)(corpus.test)]
     assert plain == ["affects", "affects"]
     # both relations that training states of n0 and cell are out
     assert new[1] == "isa"
@@ -91,8 +91,8 @@ def test_every_floor_answers_every_row_with_a_label(name: str, run: record.Run):
     assert {row.predicted for row in rows} <= set(corpus.labels)
     assert {row.task for row in rows} == {name}
     out = Outcomes(rows, labels=study.LABELS, draws=100)
-    printed = study.printed_of(run.printed, name)
-    html = unescape(study.beside(run, out, name, "all").html)
+    printed = study.printed_f1(run.printed, name)
+    html = unescape(study.reproduction_table(run, out, name, "all").html)
     assert all(number.printed in html for number in printed)
     assert all(study.LABELS[arm] in html for arm in arms)
 
@@ -336,7 +336,7 @@ def test_the_ablation_leaves_no_printed_number_and_no_claim_untold(run: record.R
     words = ablation.summary(out, [0, 1, 5])
     assert "best n tried for RA-KNN-n is n = 5 on GIT" in words
     assert len(re.findall(r"\.(?:\*\*)?(?:\s|$)", words)) == 3
-    html = unescape(ablation.beside(run, out, [3, 4, 5], "F1").html)
+    html = unescape(ablation.reproduction_table(run, out, [3, 4, 5], "F1").html)
     assert all(
         run.printed.number(f"biomedrag.{id}").printed in html
         for id in ("table4.te_whole.f1", "figure3.git_re_f1.m4")

@@ -22,11 +22,11 @@ from helpers.completions import CapabilityError, Reply
 from helpers.llm import LLM
 from papers.biomedrag import adapted, floors, printed_tests, scorer, study
 from papers.biomedrag.adapted import training_pairs
-from papers.biomedrag.arms import Asking, triple_line, zero_shot
+from papers.biomedrag.arms import Generator, ZeroShot, triple_lines
 from papers.biomedrag.corpora import Corpus, Example, Triple, draw
 from papers.biomedrag.floors import PairReader, marked_entities, marks_the_pair
 from papers.biomedrag.memory import Document, Memory, Shot, chunks, memory_of, pair_vectors, permute
-from papers.biomedrag.retriever import Retriever, learn, likelihood_prompt
+from papers.biomedrag.retriever import Retriever, Teaching, learn, likelihood_prompt
 from papers.biomedrag.scorer import Objective, cosine_scorer, loss_and_gradient, train
 from papers.biomedrag.scoring import parse_triples
 from resources import parameters
@@ -119,7 +119,7 @@ def test_each_chunk_of_an_input_fetches_its_nearest_key_once(memory):
 
 def test_the_first_candidate_is_the_nearest_whole_sentence(memory):
     first = memory.candidates(["the compound blocks the enzyme"])[0][0]
-    assert first.shots[0].whole
+    assert first.shots[0].is_whole_input
     assert first.shots[0].text == VALIDATION[1].text
 
 
@@ -137,7 +137,7 @@ def test_links_have_the_whole_input_as_key(encoder):
     corpus = Corpus("UMLS", "links", VALIDATION, VALIDATION, VALIDATION, LABELS)
     pairs = memory_of(corpus, encoder).retrieve(["the rash and the cream"], n=2)[0]
     assert len(pairs) == 2
-    assert all(shot.whole for shot in pairs)
+    assert all(shot.is_whole_input for shot in pairs)
 
 
 def test_an_empty_memory_says_what_it_needs(encoder):
@@ -284,7 +284,7 @@ class Teacher:
 
 def test_a_scorer_learns_from_each_candidate_of_each_input(memory):
     teacher = Teacher()
-    learned = learn(memory, cast(LLM, teacher), VALIDATION, objective="kl", epochs=50)
+    learned = learn(memory, cast(LLM, teacher), VALIDATION, Teaching(objective="kl", epochs=50))
     candidates = memory.candidates([e.text for e in VALIDATION])
     asked = [
         likelihood_prompt(e, d)
@@ -295,7 +295,7 @@ def test_a_scorer_learns_from_each_candidate_of_each_input(memory):
     assert learned.scorer.losses[-1] < learned.scorer.losses[0]
     chosen = learned(VALIDATION)
     assert all(d in of_one for d, of_one in zip(chosen, candidates, strict=True))
-    plain = learn(memory, cast(LLM, teacher), VALIDATION, diverse=False)
+    plain = learn(memory, cast(LLM, teacher), VALIDATION, Teaching(diverse=False))
     assert all(len(d.shots) == 1 for d in plain(VALIDATION))
 
 
@@ -307,10 +307,10 @@ def test_without_likelihoods_the_other_arms_answer_and_biomedrag_is_said_not_to_
     with pytest.warns(UserWarning, match=r"BiomedRAG was not run.*Ollama does not echo"):
         untaught = learn(memory, cast(LLM, Mute()), VALIDATION)
     corpus = Corpus("GIT", "triples", (), VALIDATION, (), LABELS)
-    asking = study.asking_of(cast(LLM, Mute()), corpus)
-    assert list(study.prompted_arms(asking, untaught, 1)) == ["zero_shot", "knn", "cosine"]
+    generator = study.generator_for(cast(LLM, Mute()), corpus)
+    assert list(study.prompted_arms(generator, untaught, 1)) == ["zero_shot", "knn", "cosine"]
     taught = learn(memory, cast(LLM, Teacher()), VALIDATION)
-    assert "biomedrag" in study.prompted_arms(asking, taught, 1)
+    assert "biomedrag" in study.prompted_arms(generator, taught, 1)
     assert "BiomedRAG was not run" in study.summary(cast(Run, None), Outcomes([]), ["GIT"])
 
 
@@ -391,14 +391,14 @@ def test_known_names_are_found_where_blanks_are_not_read():
 def test_floors_answer_every_row_with_a_known_label(encoder):
     corpus = Corpus("GIT-RE", "relations", MARKED, VALIDATION, VALIDATION, LABELS)
     for arm in (
-        floors.majority(corpus),
-        floors.nearest_label(corpus, encoder),
-        floors.tfidf(corpus),
-        floors.encoded(corpus, encoder),
+        floors.MajorityBaseline(corpus),
+        floors.NearestLabel(corpus, encoder),
+        floors.TfidfClassifier(corpus),
+        floors.EncodedClassifier(corpus, encoder),
     ):
         given_answers = arm(VALIDATION)
         assert [p.label in LABELS for p in given_answers] == [True] * len(VALIDATION)
-    completed = floors.with_gold_pair(floors.majority(corpus))(VALIDATION)
+    completed = floors.WithGoldPair(floors.MajorityBaseline(corpus))(VALIDATION)
     assert completed[0].triples == (Triple("cream", "TREATS", "rash"),)
 
 
@@ -409,20 +409,20 @@ def test_classifiers_that_know_nothing_answer_the_commonest_label(encoder):
     )
     corpus = Corpus("GIT-RE", "relations", rows, rows, rows, {"A": "a", "B": "b"})
     for arm in (
-        floors.tfidf(corpus),
-        floors.encoded(corpus, encoder),
+        floors.TfidfClassifier(corpus),
+        floors.EncodedClassifier(corpus, encoder),
         PairReader(rows, blanks=False),
     ):
         assert {p.label for p in arm(rows)} == {"B"}
 
 
-def asking(task: str) -> Asking:
-    return Asking(llm=None, task=task, labels=tuple(LABELS))
+def generator_of(task: str) -> Generator:
+    return Generator(llm=None, task=task, labels=tuple(LABELS))
 
 
 def test_a_prompt_is_instruction_then_document_then_input():
     shot = Shot("eased the itch", "TREATS", VALIDATION[0].triples, "y", True)
-    system, user = asking("triples").messages(VALIDATION[1], [shot])
+    system, user = generator_of("triples").messages(VALIDATION[1], [shot])
     assert all(label in system["content"] for label in LABELS)
     text = user["content"]
     assert (
@@ -433,33 +433,36 @@ def test_a_prompt_is_instruction_then_document_then_input():
 
 
 def test_labels_are_listed_with_their_definitions_or_not_at_all():
-    defined = dataclasses.replace(asking("relations"), definitions=LABELS).instruction()
+    defined = dataclasses.replace(generator_of("relations"), definitions=LABELS).instruction()
     assert f"TREATS: {LABELS['TREATS']}" in defined
-    assert "TREATS" not in dataclasses.replace(asking("triples"), offered=False).instruction()
+    assert (
+        "TREATS"
+        not in dataclasses.replace(generator_of("triples"), lists_labels=False).instruction()
+    )
 
 
 def test_the_answer_is_not_in_the_prompt():
     for task in ("triples", "relations"):
-        prompt = "".join(m["content"] for m in asking(task).messages(VALIDATION[0], []))
+        prompt = "".join(m["content"] for m in generator_of(task).messages(VALIDATION[0], []))
         assert "cream|TREATS" not in prompt
         assert ("Head entity: cream" in prompt) == (task == "relations")
 
 
 def test_a_chunk_shows_its_label_or_wrapped_its_triple():
     chunk = Shot("relieved the", "TREATS", VALIDATION[0].triples, "x.1", False)
-    text = asking("triples").messages(VALIDATION[1], [chunk])[1]["content"]
+    text = generator_of("triples").messages(VALIDATION[1], [chunk])[1]["content"]
     assert "Example: relieved the\nAnswer: TREATS\n" in text
-    wrapped = dataclasses.replace(asking("triples"), wrapped=True).messages(VALIDATION[1], [chunk])[
-        1
-    ]["content"]
+    wrapped = dataclasses.replace(generator_of("triples"), wrapped=True).messages(
+        VALIDATION[1], [chunk]
+    )[1]["content"]
     assert "Example: cream relieved the rash\nAnswer: cream|TREATS|rash\n" in wrapped
 
 
 def test_replies_are_read_strictly():
-    assert asking("relations").read(" treats.")[0] == "TREATS"
-    assert asking("relations").read("It treats it")[0] is None
-    assert asking("triples").read("a|TREATS|b") == ("TREATS", (Triple("a", "TREATS", "b"),))
-    assert asking("triples").read("a TREATS b") == (None, ())
+    assert generator_of("relations").parse(" treats.")[0] == "TREATS"
+    assert generator_of("relations").parse("It treats it")[0] is None
+    assert generator_of("triples").parse("a|TREATS|b") == ("TREATS", (Triple("a", "TREATS", "b"),))
+    assert generator_of("triples").parse("a TREATS b") == (None, ())
 
 
 def test_lora_learns_answers_from_prompts_with_or_without_a_document(memory):
@@ -490,7 +493,7 @@ def test_a_base_model_without_a_chat_template_is_taught_and_asked_in_the_same_pl
             return [Reply("cream|TREATS|rash", "complete", 1, 1, 0.0, key="k") for _ in prompts]
 
     base = Base()
-    (said,) = zero_shot(adapted._tuned(cast(LLM, base), corpus, True))(MARKED[:1])
+    (said,) = ZeroShot(adapted.tuned_generator(cast(LLM, base), corpus, plain=True))(MARKED[:1])
     assert base.prompts == [taught]
     assert said.label == "TREATS"
 
@@ -522,7 +525,7 @@ def test_the_paper_profile_fine_tunes_with_the_released_settings(notebook: Path)
     )
 )
 def test_triples_are_read_back_from_the_line_that_shows_them(triples):
-    assert parse_triples(triple_line(triples)) == triples
+    assert parse_triples(triple_lines(triples)) == triples
 
 
 # -------------------------------------------------------------------------------------------------------- experiment
@@ -576,7 +579,7 @@ def test_counts_that_no_rows_give_are_refused():
     with pytest.raises(ValueError, match="Counts within 0 and 10"):
         printed_tests.mcnemar_range(11, 2, 10)
     with pytest.raises(ValueError, match="has no n"):
-        printed_tests._rows(published("biomedrag").number("biomedrag.text.data_sets.tasks"))
+        printed_tests._n_rows(published("biomedrag").number("biomedrag.text.data_sets.tasks"))
 
 
 def test_the_claims_about_printed_numbers_are_decided():
@@ -593,16 +596,20 @@ def test_the_claims_about_printed_numbers_are_decided():
         "best_parts": "agrees",
         "significant_on_git_re": "cannot be run",  # BERT answered the same rows
     }
-    baselines = list(printed_tests.tests(published("biomedrag"), "significant_on_git")["against"])
+    baselines = list(
+        printed_tests.comparisons(published("biomedrag"), "significant_on_git")["against"]
+    )
     assert len(baselines) == 9
     assert (
-        list(printed_tests.tests(published("biomedrag"), "better_on_chemprot")["against"])
+        list(printed_tests.comparisons(published("biomedrag"), "better_on_chemprot")["against"])
         == baselines
     )
-    ade = printed_tests.tests(published("biomedrag"), "better_on_ade")
+    ade = printed_tests.comparisons(published("biomedrag"), "better_on_ade")
     assert [f"{model} + BiomedRAG" for model in ade["against"]] == [
         told.partition(",")[0] for told in ade["printed"]
     ]
     assert not any("BiomedRAG" in name or "RA-KNN" in name for name in baselines)
     assert "the 368 test rows" in found["better_on_ddi"].why
-    assert "SPBERE" in printed_tests.shown(published("biomedrag"), ["better_on_ddi"]).html
+    assert (
+        "SPBERE" in printed_tests.comparison_table(published("biomedrag"), ["better_on_ddi"]).html
+    )

@@ -10,7 +10,7 @@ from evaluation.outcomes import Outcomes
 from papers.biomedrag.arms import Prediction
 from papers.biomedrag.corpora import Corpus, Example, Triple
 from papers.biomedrag.scoring import MEASURES, parse_label, parse_triples, part_items
-from papers.biomedrag.study import row_of, units
+from papers.biomedrag.study import to_answer, units
 
 NAME = st.text(
     st.characters(blacklist_characters="|", blacklist_categories=("Cc", "Zl", "Zp")), min_size=1
@@ -76,7 +76,7 @@ def outcomes(rows: list[Example], said: list[list[Triple] | None]) -> Outcomes:
     predictions = [Prediction(None, tuple(triples or ())) for triples in said]
     return Outcomes(
         [
-            make_row(row_of(corpus, unit.example, p), unit, arm="arm")
+            make_row(to_answer(corpus, unit.example, p), unit, arm="arm")
             for unit, p in zip(units(corpus, rows), predictions, strict=True)
         ],
         draws=100,
@@ -88,7 +88,7 @@ def labelled(rows: list[Example], said: list[str]) -> Outcomes:
     corpus = Corpus("GIT-RE", "relations", (), (), tuple(rows), {})
     return Outcomes(
         [
-            make_row(row_of(corpus, unit.example, Prediction(label)), unit, arm="arm")
+            make_row(to_answer(corpus, unit.example, Prediction(label)), unit, arm="arm")
             for unit, label in zip(units(corpus, rows), said, strict=True)
         ]
     )

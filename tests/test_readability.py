@@ -21,6 +21,7 @@ READABLE_PACKAGES: tuple[str, ...] = (
     "helpers/texts.py",
     "helpers/typography.py",
     "medrerun",
+    "papers/biomedrag",
     "papers/qa_rag",
     "publish/dependencies.py",
     "publish/freshness.py",

@@ -1,1 +1,1 @@
-"""BiomedRAG (biomedrag.md): corpora, scoring, what is released, the method and its notebooks' reports."""
+"""BiomedRAG (biomedrag.md): corpora, scoring, released files, the method and its reports."""

@@ -1,12 +1,14 @@
-"""What the data of biomedrag.md decide before any model does: floors, ceilings, and the digits of printed proportions.
+"""Floors and ceilings of the data of biomedrag.md, and the digits of printed proportions.
 
-A floor answers the same to all. A ceiling is what one answer to each text can reach where rows repeat a text with
-different answers. The digits of a printed proportion say whether it can have been counted on so many rows.
+A floor answers the same to all. A ceiling is what one answer to each text can reach where rows
+repeat a text with different answers. The digits of a printed proportion say whether it can have
+been counted on so many rows.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,116 +16,169 @@ from scipy.stats import binom
 
 from evaluation import figures
 from evaluation.metrics import Score, proportion
-from evaluation.published import Published
-from papers.biomedrag.arms import given
-from papers.biomedrag.corpora import KEYS, Corpus
+from evaluation.published import Number, Published
+from papers.biomedrag.arms import input_text
+from papers.biomedrag.corpora import KEYS, Corpus, Example
 from papers.biomedrag.floors import marks_the_pair
 from papers.biomedrag.scoring import same_text
 
 
 def floor(corpus: Corpus) -> tuple[str, Score]:
-    """The commonest label of training, or of the test where no training is at hand, and its share of the test."""
-    label = Counter(e.label for e in corpus.train or corpus.test).most_common(1)[0][0]
-    return label, proportion(sum(e.label == label for e in corpus.test), len(corpus.test))
+    """Return the commonest label of training, and its share of the test.
+
+    Without training rows, the label is the commonest of the test.
+    """
+    counts = Counter(example.label for example in corpus.train or corpus.test)
+    label = counts.most_common(1)[0][0]
+    n_right = sum(example.label == label for example in corpus.test)
+    return label, proportion(n_right, len(corpus.test))
 
 
 def ceiling(corpus: Corpus, *, blanks: bool = False) -> Score:
-    """The share of the test that one answer a text can have right; with `blanks`, white space tells texts apart."""
+    """Return the share of the test that one answer a text can have right.
+
+    Args:
+        corpus: The data set.
+        blanks: Whether texts that differ in white space or case are different texts.
+    """
     answers: dict[str, Counter[Hashable]] = defaultdict(Counter)
     for example in corpus.test:
-        text = given(example, corpus.task)
-        answers[text if blanks else same_text(text)][example.label, example.triples] += 1
-    return proportion(sum(max(of.values()) for of in answers.values()), len(corpus.test))
+        text = input_text(example, corpus.task)
+        key = text if blanks else same_text(text)
+        answers[key][example.label, example.triples] += 1
+    commonest = [max(counts.values()) for counts in answers.values()]
+    n_right = sum(commonest)
+    return proportion(n_right, len(corpus.test))
 
 
 def interacting(corpus: Corpus) -> Corpus:
-    """DDI with the rows that state an interaction alone."""
-    train, test = (
-        tuple(e for e in rows if e.label != "None") for rows in (corpus.train, corpus.test)
-    )
+    """Return DDI with only the rows that state an interaction."""
+    train = tuple(example for example in corpus.train if example.label != "None")
+    test = tuple(example for example in corpus.test if example.label != "None")
     return replace(corpus, train=train, test=test)
 
 
 def balance_table(corpora: Mapping[str, Corpus], printed: Published) -> pd.DataFrame:
-    """Floors and ceilings beside the F1 that the paper prints for LLaMA2 13B with BiomedRAG, a row for each name.
+    """List floors and ceilings, and the F1 printed for LLaMA2 13B with BiomedRAG.
 
-    Texts are compared without case and runs of white space. As released, white space tells them apart: in GIT and
-    ChemProt it sets the two entities of the row off, and so gives away which pair is asked for.
+    Texts are compared without case and runs of white space. As released, white space tells them
+    apart: in GIT and ChemProt it sets the two entities of the row off, and so gives away which pair
+    the row is about.
+
+    Args:
+        corpora: The data sets, by the name that the table shows.
+        printed: The paper's numbers.
     """
-    rows = []
-    for name, corpus in corpora.items():
-        label, share = floor(corpus)
-        known = {same_text(given(e, corpus.task)) for e in corpus.train}
-        met = sum(same_text(given(e, corpus.task)) in known for e in corpus.test)
-        marked = sum(map(marks_the_pair, corpus.test))
-        best = next(
-            n for n in printed.numbers if n.id.endswith(f".llama2_br.{KEYS[corpus.name]}_f1")
-        )
-        row = {
-            "data": name,
-            "test rows": len(corpus.test),
-            "labels": len({e.label for e in corpus.test}),
-            "commonest label": label,
-            "its share": share,
-            "ceiling, one answer a text": ceiling(corpus),
-            "ceiling, blanks kept": ceiling(corpus, blanks=True),
-            "text in training": proportion(met, len(corpus.test)) if known else None,
-            "printed F1, LLaMA2 13B + BiomedRAG": best.printed,
-        }
-        if corpus.task == "triples":
-            row["blanks mark exactly the gold pair"] = proportion(marked, len(corpus.test))
-        rows.append(row)
-    return pd.DataFrame(rows)
+    return pd.DataFrame([_balance_row(name, corpora[name], printed) for name in corpora])
+
+
+def _balance_row(name: str, corpus: Corpus, printed: Published) -> dict[str, Any]:
+    label, share = floor(corpus)
+    n = len(corpus.test)
+    row = {
+        "data": name,
+        "test rows": n,
+        "labels": len({example.label for example in corpus.test}),
+        "commonest label": label,
+        "its share": share,
+        "ceiling, one answer a text": ceiling(corpus),
+        "ceiling, blanks kept": ceiling(corpus, blanks=True),
+        "text in training": _share_in_training(corpus),
+        "printed F1, LLaMA2 13B + BiomedRAG": _printed_f1(printed, corpus),
+    }
+    if corpus.task == "triples":
+        n_marked = sum(map(marks_the_pair, corpus.test))
+        row["blanks mark exactly the gold pair"] = proportion(n_marked, n)
+    return row
+
+
+def _share_in_training(corpus: Corpus) -> Score | None:
+    """Return the share of test rows whose text is in training; None without training rows."""
+    known = {_compared_text(example, corpus) for example in corpus.train}
+    if not known:
+        return None
+    n_known = sum(_compared_text(example, corpus) in known for example in corpus.test)
+    return proportion(n_known, len(corpus.test))
+
+
+def _compared_text(example: Example, corpus: Corpus) -> str:
+    return same_text(input_text(example, corpus.task))
+
+
+def _printed_f1(printed: Published, corpus: Corpus) -> str:
+    ending = f".llama2_br.{KEYS[corpus.name]}_f1"
+    return next(number.printed for number in printed.numbers if number.id.endswith(ending))
 
 
 def possible(recalls: Iterable[float], n: int) -> tuple[list[float], float]:
-    """Which of some recalls, in per cent to two decimals, are a whole number of n rows, and how many would by chance.
+    """Find the recalls that are a whole number of n rows, by the GRIM test of Brown and Heathers.
 
-    The GRIM test of Brown and Heathers. The paper cuts digits off in some places and rounds in others; both count.
+    The paper cuts digits off in some places and rounds in others; both count.
+
+    Args:
+        recalls: Recalls in per cent, to two decimals.
+        n: Number of rows.
+
+    Returns:
+        The distinct recalls that are possible, and how many would be by chance.
     """
     exact = 10_000 * np.arange(n + 1) / n
-    reachable = {int(x) for x in np.floor(exact + 1e-6)} | {int(x) for x in np.floor(exact + 0.5)}
-    looked_at = sorted(set(recalls))
-    return [x for x in looked_at if round(100 * x) in reachable], len(looked_at) * len(
-        reachable
-    ) / 10_001
+    cut = {int(value) for value in np.floor(exact + 1e-6)}
+    rounded = {int(value) for value in np.floor(exact + 0.5)}
+    reachable = cut | rounded
+    distinct = sorted(set(recalls))
+    attainable = [recall for recall in distinct if round(100 * recall) in reachable]
+    return attainable, len(distinct) * len(reachable) / 10_001
 
 
 def digits_table(
     printed: Published, names: Sequence[str], others: Mapping[str, tuple[int, str]] | None = None
 ) -> pd.DataFrame:
-    """The printed recalls of Tables 1 to 3 against the test sizes that the paper states, and against `others`.
+    """Compare the printed recalls of Tables 1 to 3 with the test sizes that the paper states.
 
-    Left out are whole per cents, which may be rounded ones, and OneRel, whose columns are out of order. `others` has
-    for a data set another count of rows to hold against, and what they are.
+    Whole per cents are left out, which may be rounded ones, and OneRel, whose columns are out of
+    order.
+
+    Args:
+        printed: The paper's numbers.
+        names: The data sets.
+        others: For a data set, another count of rows to compare with, and what they are.
     """
+    other_counts = others or {}
     rows = []
     for name in names:
-        key = KEYS[name]
-        numbers = [
-            n
-            for n in printed.numbers
-            if n.id.endswith("recall")
-            and "onerel" not in n.id
-            and (f".{key}_recall" in n.id or (n.table == "Table 3" and f"_{key}." in n.id))
-        ]
-        recalls = {r for n in numbers if not float(r := round(100 * n.value, 2)).is_integer()}
-        held = [
-            (numbers[0].n or 0, "test size of Tables 5 and 6"),
-            *filter(None, [(others or {}).get(name)]),
-        ]
-        for n, what in held:
-            fit, by_chance = possible(recalls, n)
-            p = binom.sf(len(fit) - 1, len(recalls), by_chance / len(recalls)) if recalls else 1.0
-            rows.append(
-                {
-                    "data": name,
-                    "rows": f"{n:,}, {what}",
-                    "printed recalls": len(recalls),
-                    "attainable with these rows": len(fit),
-                    "expected by chance": f"{by_chance:.1f}",
-                    "p": figures.p_text(float(p)),
-                    "unattainable": ", ".join(f"{x:.2f}" for x in sorted(recalls - set(fit))),
-                }
-            )
+        numbers = _recall_numbers(printed, KEYS[name])
+        values = {round(100 * number.value, 2) for number in numbers}
+        recalls = {value for value in values if not float(value).is_integer()}
+        counts = [(numbers[0].n or 0, "test size of Tables 5 and 6")]
+        if name in other_counts:
+            counts.append(other_counts[name])
+        for n, what in counts:
+            rows.append({"data": name, "rows": f"{n:,}, {what}", **_digits_row(recalls, n)})
     return pd.DataFrame(rows)
+
+
+def _recall_numbers(printed: Published, key: str) -> list[Number]:
+    numbers = []
+    for number in printed.numbers:
+        if not number.id.endswith("recall") or "onerel" in number.id:
+            continue
+        in_table_3 = number.table == "Table 3" and f"_{key}." in number.id
+        if in_table_3 or f".{key}_recall" in number.id:
+            numbers.append(number)
+    return numbers
+
+
+def _digits_row(recalls: set[float], n: int) -> dict[str, Any]:
+    attainable, by_chance = possible(recalls, n)
+    unattainable = sorted(recalls - set(attainable))
+    p = 1.0
+    if recalls:
+        p = float(binom.sf(len(attainable) - 1, len(recalls), by_chance / len(recalls)))
+    return {
+        "printed recalls": len(recalls),
+        "attainable with these rows": len(attainable),
+        "expected by chance": f"{by_chance:.1f}",
+        "p": figures.p_text(p),
+        "unattainable": ", ".join(f"{recall:.2f}" for recall in unattainable),
+    }

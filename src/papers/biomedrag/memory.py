@@ -1,14 +1,16 @@
-"""The retrieval side of BiomedRAG (biomedrag.md, section 4.2): relational key-value memory, chunk retriever, diversity.
+"""Relational key-value memory, chunk retriever and diversity of BiomedRAG.
 
-The validation split becomes the memory: each of its sentences is cut into chunks, and the two chunks nearest to the
-description of the sentence's label are keys with that label as their value. An input is cut alike, each of its chunks
-fetches the nearest key, and permutations of what came back are the documents that the scorer chooses from.
+The validation split becomes the memory: each of its sentences is cut into chunks, and the two
+chunks nearest to the description of the sentence's label are keys with that label as their value.
+An input is cut in the same way, each of its chunks retrieves the nearest key, and permutations of
+these keys are the documents that the scorer chooses from (biomedrag.md, section 4.2).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import permutations
+from functools import cached_property, partial
+from itertools import chain, permutations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,61 +30,75 @@ from helpers.vectors import Encoder, Floats
 from papers.biomedrag.corpora import Corpus, Example, Triple
 from papers.biomedrag.scoring import same_text
 
-KEYS = 2  # chunks of a sentence that become keys (section 4.2.1)
+N_KEYS = 2
+"""Chunks of a sentence that become keys (section 4.2.1)."""
 WHOLE_INPUTS = 10
 """Pairs that a task retrieves whose key is the whole input, n in section 4.2.1."""
 
 
 @dataclass(frozen=True)
 class Shot:
-    """One example that a prompt may hold: a key (a chunk, or a `whole` input) and the label that is its value.
+    """One example that a prompt may hold: a key and the label that is its value.
 
-    `triples` are those of the sentence that the key was taken from, and `source` is its id.
+    Attributes:
+        text: The key, a chunk or a whole input.
+        label: The value.
+        triples: Triples of the sentence that the key is from.
+        source: Id of that sentence.
+        is_whole_input: Whether the key is the whole input.
     """
 
     text: str
     label: str
     triples: tuple[Triple, ...]
     source: str
-    whole: bool
+    is_whole_input: bool
 
 
 @dataclass(frozen=True)
 class Document:
-    """What the scorer weighs and the prompt shows: one shot, or several joined in an order."""
+    """What the scorer weighs and the prompt shows: one shot, or several in an order."""
 
     shots: tuple[Shot, ...]
 
     @property
     def text(self) -> str:
-        """Keys and values in words, as the encoder reads them."""
+        """Keys and values as the encoder reads them."""
         return " ".join(f"{shot.text} {shot.label}" for shot in self.shots)
 
 
 def chunks(text: str, words: int) -> list[str]:
     """Cut a text into consecutive chunks of nearly equal length.
 
-    A text of w words gives v = max(1, w // m) chunks, m being `words`, so that none is shorter unless the text is
-    (section 4.2.1: m = w / v; the released code cuts in the same way).
+    A text of w words gives v = max(1, w // m) chunks, so that none is shorter than m words unless
+    the text is (section 4.2.1: m = w / v; the released code cuts in the same way).
 
-    Raises ValueError: m is not positive.
+    Args:
+        text: The text.
+        words: m, words of a chunk.
+
+    Raises:
+        ValueError: m is not positive.
     """
     if words < 1:
         raise ValueError(f"A chunk needs at least one word; got m = {words}.")
     tokens = text.split()
     if not tokens:
         return []
-    return [
-        " ".join(part)
-        for part in np.array_split(np.array(tokens, dtype=object), max(1, len(tokens) // words))
-    ]
+    n_chunks = max(1, len(tokens) // words)
+    parts = np.array_split(np.array(tokens, dtype=object), n_chunks)
+    return [" ".join(part) for part in parts]
 
 
 class Memory:
     """The relational key-value memory M of section 4.2.1, and its retriever.
 
-    `shots` are the key-value pairs and `examples` their sentences. A chunk has `words` words, m; 0: keys are whole
-    inputs (tasks that are not "heavily reliant on noise").
+    Attributes:
+        examples: The sentences.
+        encoder: Encoder of sentences and chunks.
+        words: m, words of a chunk; with 0 the keys are whole inputs (tasks that are not "heavily
+            reliant on noise").
+        shots: The key-value pairs.
     """
 
     def __init__(
@@ -92,25 +108,34 @@ class Memory:
         encoder: Encoder,
         words: int,
     ) -> None:
-        """Make the memory of labelled examples; the paper takes the validation split.
+        """Make the memory of labelled examples.
 
-        `descriptions` are T(l), each label in words.
+        Args:
+            examples: Labelled examples, at least one; the paper takes the validation split.
+            descriptions: T(l), the description of each label.
+            encoder: Encoder of sentences and chunks.
+            words: m, words of a chunk; 0 for whole inputs.
 
-        Raises ValueError: there is no example, or a label has no description.
+        Raises:
+            ValueError: There is no example, or a label has no description.
         """
         if not examples:
             raise ValueError(
                 "A memory needs labelled examples, and there is none. Give it the validation split."
             )
-        if missing := sorted({e.label for e in examples} - set(descriptions)):
+        missing = sorted({example.label for example in examples} - set(descriptions))
+        if missing:
             raise ValueError(
-                f"Labels without a description: {', '.join(missing)}. The retriever compares with it."
+                f"Labels without a description: {', '.join(missing)}. "
+                "The retriever compares with it."
             )
-        self.examples, self.encoder, self.words = tuple(examples), encoder, words
-        self.shots = self._chunked(descriptions) if words else tuple(map(whole_shot, examples))
+        self.examples = tuple(examples)
+        self.encoder = encoder
+        self.words = words
+        self.shots = self._chunk_shots(descriptions) if words else tuple(map(whole_shot, examples))
         self._keys = TextIndex([shot.text for shot in self.shots], encoder)
         self._sentences = TextIndex([example.text for example in examples], encoder)
-        self._texts = {e.id: same_text(e.text) for e in examples}
+        self._texts = {example.id: same_text(example.text) for example in examples}
 
     @cached_property
     def digest(self) -> str:
@@ -122,25 +147,43 @@ class Memory:
         search = Search(operation, self.encoder.digest, self.digest, len(self.examples))
         return [result.ids for result in replay_or_search(search, texts, find, no_check)]
 
-    def _others(
-        self, index: TextIndex, ids: Sequence[str], vectors: Floats, texts: Sequence[str], n: int
+    def _search_others(
+        self,
+        index: TextIndex,
+        sources: Sequence[str],
+        vectors: Floats,
+        texts: Sequence[str],
+        n: int,
     ) -> tuple[Floats, NDArray[np.int64]]:
-        """Scores and rows, of the examples `ids`, of the `n` nearest to each vector that is of a sentence in `texts`.
+        """Find the `n` nearest rows of an index that are not of the query's own sentence.
 
-        A sentence does not retrieve itself, as in the authors' released prompts. A pair of entities may: it can have
-        several relations.
+        A sentence does not retrieve itself, as in the authors' released prompts. A pair of entities
+        may: it can have several relations.
+
+        Args:
+            index: The index to search.
+            sources: Id of the example that each row of the index is from.
+            vectors: Vectors of the queries.
+            texts: The sentence that each query is from.
+            n: Number of rows for each query.
+
+        Returns:
+            Scores and rows, both of shape (n_queries, n).
         """
-        of = np.array([self._texts[id] for id in ids])
-        most = int(np.unique(of, return_counts=True)[1].max()) if self.words else 0
-        scores, rows = index.index.search(vectors, n + most)
-        own = (
-            of[rows] == np.array([same_text(text) for text in texts])[:, None] if most else rows < 0
-        )
-        order = np.argsort(own, axis=1, kind="stable")[:, :n]
+        if self.words:
+            row_texts = np.array([self._texts[source] for source in sources])
+            query_texts = np.array([same_text(text) for text in texts])
+            max_own = int(np.unique(row_texts, return_counts=True)[1].max())
+            scores, rows = index.index.search(vectors, n + max_own)
+            is_own = row_texts[rows] == query_texts[:, None]
+        else:
+            scores, rows = index.index.search(vectors, n)
+            is_own = rows < 0
+        order = np.argsort(is_own, axis=1, kind="stable")[:, :n]
         return np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1)
 
-    def _chunked(self, descriptions: Mapping[str, str]) -> tuple[Shot, ...]:
-        """The `KEYS` chunks of each sentence that are nearest to the description of its label."""
+    def _chunk_shots(self, descriptions: Mapping[str, str]) -> tuple[Shot, ...]:
+        """Take the `N_KEYS` chunks of each sentence nearest to the description of its label."""
         queries = [(e.text, descriptions[e.label], str(self.words)) for e in self.examples]
         search = Search("label chunks", self.encoder.digest, texts="", size=len(queries))
         find = self._nearest_chunks
@@ -149,129 +192,186 @@ class Memory:
         for example, result in zip(self.examples, results, strict=True):
             parts = chunks(example.text, self.words)
             for row in result.ids:
-                shots.append(Shot(parts[row], example.label, example.triples, example.id, False))
+                shot = Shot(parts[row], example.label, example.triples, example.id, False)
+                shots.append(shot)
         return tuple(shots)
 
     def _nearest_chunks(self, queries: Sequence[Query]) -> list[Result]:
-        """Places of a sentence's chunks that are nearest to a description, the nearest first."""
-        cut = [chunks(query[0], self.words) for query in queries]
+        """Find a sentence's chunks that are nearest to a description, the nearest first."""
+        chunks_by_query = [chunks(query[0], self.words) for query in queries]
         descriptions = self.encoder.encode([query[1] for query in queries], progress=False)
-        flat = [chunk for parts in cut for chunk in parts]
-        vectors = self.encoder.encode(flat, progress=False)
-        results, start = [], 0
-        for parts, description in zip(cut, descriptions, strict=True):
-            nearness = vectors[start : start + len(parts)] @ description
-            start += len(parts)
+        vectors = self._encode_chunks(chunks_by_query)
+        results = []
+        for own_vectors, description in zip(vectors, descriptions, strict=True):
+            nearness = own_vectors @ description
             # the order of equally near chunks is that of the sentence
-            results.append(Result(np.argsort(-nearness, kind="stable")[:KEYS]))
+            nearest = np.argsort(-nearness, kind="stable")[:N_KEYS]
+            results.append(Result(nearest))
         return results
 
-    def retrieve(self, texts: Sequence[str], n: int = WHOLE_INPUTS) -> list[list[Shot]]:
-        """A_x of each text: the nearest key of each of its chunks, the nearest first, each key once.
+    def _encode_chunks(self, chunks_by_query: Sequence[Sequence[str]]) -> list[Floats]:
+        """Encode the chunks of each query, all at once."""
+        vectors = self.encoder.encode(_concatenate(chunks_by_query), progress=False)
+        return _split(vectors, [len(parts) for parts in chunks_by_query])
 
-        Where keys are whole inputs, it is the `n` nearest.
+    def retrieve(self, texts: Sequence[str], n: int = WHOLE_INPUTS) -> list[list[Shot]]:
+        """Retrieve A_x of each text: the nearest key of each of its chunks.
+
+        Args:
+            texts: The inputs.
+            n: Number of keys if keys are whole inputs.
+
+        Returns:
+            The keys of each text, each once, the nearest first.
         """
         if self.words:
-            found = self._replay(f"keys of chunks {self.words}", texts, self._keys_of_chunks)
+            matches = self._replay(f"keys of chunks {self.words}", texts, self._keys_of_chunks)
         else:
-            found = self._keys.nearest(texts, n)
-        return [[self.shots[row] for row in rows] for rows in found]
+            matches = self._keys.nearest(texts, n)
+        return [self._shots_of(rows) for rows in matches]
+
+    def _shots_of(self, rows: Iterable[int]) -> list[Shot]:
+        return [self.shots[row] for row in rows]
 
     def _keys_of_chunks(self, queries: Sequence[Query]) -> list[Result]:
-        """The nearest key of each chunk of a text, the nearest first, each key once."""
-        cut = [chunks(str(text), self.words) for text in queries]
-        flat = [chunk for parts in cut for chunk in parts]
-        vectors = self.encoder.encode(flat, progress=False)
-        sentences = [str(text) for text, parts in zip(queries, cut, strict=True) for _ in parts]
+        """Find the nearest key of each chunk of a text, the nearest first, each key once."""
+        chunks_by_query = [chunks(str(text), self.words) for text in queries]
+        sizes = [len(parts) for parts in chunks_by_query]
+        vectors = self.encoder.encode(_concatenate(chunks_by_query), progress=False)
+        sentences = []
+        for text, n_chunks in zip(queries, sizes, strict=True):
+            sentences += [str(text)] * n_chunks
         sources = [shot.source for shot in self.shots]
-        scores, rows = self._others(self._keys, sources, vectors, sentences, 1)
-        results, start = [], 0
-        for parts in cut:
-            part = slice(start, start + len(parts))
-            start += len(parts)
+        scores, rows = self._search_others(self._keys, sources, vectors, sentences, 1)
+        scores_by_query = _split(scores[:, 0], sizes)
+        rows_by_query = _split(rows[:, 0], sizes)
+        results = []
+        for own_scores, own_rows in zip(scores_by_query, rows_by_query, strict=True):
             # rounding must not order chunks that are keys
-            best = np.argsort(-scores[part, 0].round(5), kind="stable")
-            keys = list(dict.fromkeys(rows[part, 0][best].tolist()))
+            best = np.argsort(-own_scores.round(5), kind="stable")
+            keys = list(dict.fromkeys(own_rows[best].tolist()))
             results.append(Result(np.array(keys, dtype=np.int64)))
         return results
 
     def nearest(self, texts: Sequence[str], n: int = 1) -> list[list[Shot]]:
-        """The `n` nearest whole (sentence, label) pairs of each text: d0 for n = 1, and what RA-KNN-n shows."""
+        """Retrieve the `n` nearest whole (sentence, label) pairs of each text.
 
-        def find(queries: list[Query]) -> list[Result]:
-            own = [str(text) for text in queries]
-            vectors = self.encoder.encode(own, progress=False)
-            ids = [example.id for example in self.examples]
-            _, rows = self._others(self._sentences, ids, vectors, own, n)
-            return [Result(of_text) for of_text in rows]
+        That is d0 for n = 1, and what RA-KNN-n shows.
+        """
+        find = partial(self._nearest_sentences, n=n)
+        matches = self._replay(f"other sentences {n} {bool(self.words)}", texts, find)
+        return [self._whole_shots_of(rows) for rows in matches]
 
-        found = self._replay(f"other sentences {n} {bool(self.words)}", texts, find)
-        return [[whole_shot(self.examples[row]) for row in rows] for rows in found]
+    def _nearest_sentences(self, queries: Sequence[Query], n: int) -> list[Result]:
+        texts = [str(text) for text in queries]
+        vectors = self.encoder.encode(texts, progress=False)
+        sources = [example.id for example in self.examples]
+        _, rows = self._search_others(self._sentences, sources, vectors, texts, n)
+        return [Result(own_rows) for own_rows in rows]
+
+    def _whole_shots_of(self, rows: Iterable[int]) -> list[Shot]:
+        return [whole_shot(self.examples[row]) for row in rows]
 
     def candidates(
         self, texts: Sequence[str], *, diverse: bool = True, permuted: int = 2
     ) -> list[list[Document]]:
-        """The database of each text that the scorer chooses from: d0, then permutations of what the retriever found.
+        """Make the documents of each text that the scorer chooses from.
 
-        The best `permuted` pairs take part in the permutation (section 4.2.2): the number of documents grows as its
-        factorial, and each costs a request. Not `diverse`, each retrieved pair is a document of its own (ablation WD).
+        They are d0, then permutations of the retrieved pairs (section 4.2.2).
+
+        Args:
+            texts: The inputs.
+            diverse: False makes each retrieved pair a document of its own (ablation WD).
+            permuted: Number of best pairs to permute. The number of documents grows as its
+                factorial, and each costs a request.
+
+        Returns:
+            The distinct documents of each text.
         """
-        joined = [
-            [
-                Document((nearest[0],)),
-                *(permute(pairs[:permuted]) if diverse else [Document((p,)) for p in pairs]),
-            ]
-            for nearest, pairs in zip(self.nearest(texts), self.retrieve(texts), strict=True)
-        ]
-        return [list(dict.fromkeys(documents)) for documents in joined]
+        candidates = []
+        for nearest, pairs in zip(self.nearest(texts), self.retrieve(texts), strict=True):
+            documents = [Document((nearest[0],))]
+            if diverse:
+                documents += permute(pairs[:permuted])
+            else:
+                documents += [Document((pair,)) for pair in pairs]
+            candidates.append(list(dict.fromkeys(documents)))
+        return candidates
+
+
+def _concatenate(lists: Iterable[Iterable[str]]) -> list[str]:
+    return list(chain.from_iterable(lists))
+
+
+def _split(values: NDArray[Any], sizes: Sequence[int]) -> list[NDArray[Any]]:
+    """Split an array into parts of the given sizes."""
+    ends = np.cumsum(sizes)
+    return np.split(values, ends)[:-1]
 
 
 @dataclass(frozen=True)
 class Nearest:
-    """Chooses the n nearest sentences of a memory for each input, the nearest last: RA-KNN-n (section 2.2)."""
+    """Chooses the n nearest sentences of a memory for each input, the nearest last.
+
+    Source: RA-KNN-n of section 2.2.
+    """
 
     memory: Memory
     n: int
 
     @property
     def taught(self) -> tuple[object, ...]:
-        """What decides the choice, as of a `Retriever`."""
+        """What decides the choice, as in a `Retriever`."""
         return "nearest", self.n, self.memory.encoder.name
 
     def __call__(self, examples: Sequence[Example]) -> list[Document]:
-        """The sentences as one document of each example."""
-        near = (
-            self.memory.nearest([e.text for e in examples], self.n)
-            if self.n
-            else [[] for _ in examples]
-        )
-        return [Document(tuple(reversed(of_x))) for of_x in near]
+        """Join the sentences for each example into one document."""
+        if not self.n:
+            return [Document(()) for _ in examples]
+        texts = [example.text for example in examples]
+        documents = []
+        for shots in self.memory.nearest(texts, self.n):
+            nearest_last = tuple(reversed(shots))
+            documents.append(Document(nearest_last))
+        return documents
 
 
 def memory_of(corpus: Corpus, encoder: Encoder, *, words: int = 5) -> Memory:
-    """The memory of a corpus: chunks of `words` words as keys, and whole inputs for link prediction (section 4.2.1)."""
-    return Memory(corpus.validation, corpus.labels, encoder, 0 if corpus.task == "links" else words)
+    """Make the memory of a corpus (section 4.2.1).
+
+    Keys are chunks of so many words, or whole inputs for link prediction.
+    """
+    chunk_words = 0 if corpus.task == "links" else words
+    return Memory(corpus.validation, corpus.labels, encoder, chunk_words)
 
 
 def whole_shot(example: Example) -> Shot:
-    """An example as a shot of its whole input."""
+    """Make a shot of an example's whole input."""
     return Shot(example.text, example.label, example.triples, example.id, True)
 
 
 def permute(shots: Sequence[Shot]) -> list[Document]:
-    """Every ordered selection of the shots, the shorter first: two shots give four documents (section 4.2.2)."""
-    return [
-        Document(taken) for size in range(1, len(shots) + 1) for taken in permutations(shots, size)
-    ]
+    """Make a document of every ordered selection of the shots, the shorter first.
+
+    Two shots give four documents (section 4.2.2).
+    """
+    documents = []
+    for size in range(1, len(shots) + 1):
+        documents += [Document(selection) for selection in permutations(shots, size)]
+    return documents
 
 
 def pair_vectors(
     texts: Sequence[str], documents: Sequence[Sequence[Document]], encoder: Encoder
 ) -> tuple[Floats, list[Floats]]:
-    """E(x) of each input, and E(d) of its documents: one array of shape (documents, dimension) an input."""
-    vectors = encoder.encode(
-        [*texts, *(d.text for of_one in documents for d in of_one)], progress=False
-    )
-    ends = np.cumsum([len(texts), *(len(of_one) for of_one in documents)])
-    inputs, *of_documents = np.split(vectors, ends[:-1])
-    return inputs, of_documents
+    """Encode inputs and their documents.
+
+    Returns:
+        E(x) of all inputs, of shape (n_inputs, dimension), and E(d) of each input's documents, of
+        shape (n_documents, dimension).
+    """
+    document_texts = [document.text for document in chain.from_iterable(documents)]
+    vectors = encoder.encode([*texts, *document_texts], progress=False)
+    sizes = [len(own_documents) for own_documents in documents]
+    inputs, *document_vectors = _split(vectors, [len(texts), *sizes])
+    return inputs, document_vectors

@@ -1,6 +1,7 @@
-"""What the authors of biomedrag.md release of their runs: LLaMA2-13B's answers for GIT, and the documents shown to it.
+"""What the authors of biomedrag.md release of their runs.
 
-The answers let the rows "LLaMA2 13B + BiomedRAG" on GIT of Tables 1, 3 and 4 be rescored. The documents show what the
+That is LLaMA2-13B's answers for GIT, and the documents in its prompts. The answers let the rows
+"LLaMA2 13B + BiomedRAG" on GIT of Tables 1, 3 and 4 be rescored. The documents show what the
 trained scorer retrieved, sentence by sentence.
 """
 
@@ -8,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -19,11 +21,12 @@ from evaluation import figures
 from evaluation.answers import Answer, make_row
 from evaluation.metrics import Floats, Score, bootstrap
 from evaluation.outcomes import Outcomes
+from evaluation.published import Number
 from evaluation.record import Run
 from papers.biomedrag.arms import Prediction
 from papers.biomedrag.corpora import KEYS, Corpus, CorpusError, Example, json_lines
 from papers.biomedrag.scoring import parse_triples
-from papers.biomedrag.study import row_of, units
+from papers.biomedrag.study import to_answer, units
 from resources.datasets import locate, locate_available
 
 GENERATIONS: Final = "biomedrag/released/generations.json"
@@ -49,7 +52,14 @@ _DOCUMENT: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The document that a retriever chose for a sentence, the relation that it shows, and that of the sentence."""
+    """The document that a retriever chose for a sentence.
+
+    Attributes:
+        sentence: The sentence.
+        label: Relation of the sentence.
+        document: The document.
+        document_label: Relation that the document shows.
+    """
 
     sentence: str
     label: str
@@ -63,9 +73,13 @@ class Choice:
 
 
 def read_generations(path: Path) -> list[tuple[Example, Prediction]]:
-    """The released answers (`chuck_5_triplet_8000.json`): a sentence with its triple, and the reply to a blank line.
+    """Read released answers (`chuck_5_triplet_8000.json`).
 
-    Raises CorpusError: a row is not in its format.
+    Returns:
+        Each sentence with its triple, and the reply up to its first empty line.
+
+    Raises:
+        CorpusError: A row is not in its format.
     """
     generations = []
     for number, row in enumerate(json_lines(path), start=1):
@@ -74,38 +88,50 @@ def read_generations(path: Path) -> list[tuple[Example, Prediction]]:
         if not (gold and answer):
             raise CorpusError(f"{path.name}, row {number}: needed a true triple and an answer.")
         example = Example(f"GIT.released.{number}", row["sentence"], gold[0].relation, tuple(gold))
-        generations.append(
-            (example, Prediction(None, tuple(parse_triples(answer[1])), reply=answer[1]))
-        )
+        reply = answer[1]
+        prediction = Prediction(None, tuple(parse_triples(reply)), reply=reply)
+        generations.append((example, prediction))
     return generations
 
 
 def read_choices(path: Path) -> list[Choice]:
-    """The document in each released prompt, of a scorer file or of a prompt file.
+    """Read the document in each released prompt, of a scorer file or of a prompt file.
 
-    Raises CorpusError: a row is not in its format.
+    Raises:
+        CorpusError: A row is not in its format.
     """
     choices = []
     for number, row in enumerate(json_lines(path), start=1):
         document = _DOCUMENT.search(row.get("instruction", ""))
-        answer = str(row.get("response", "")).split("|")
-        if document is None or not row.get("context") or not answer[0]:
+        response = str(row.get("response", ""))
+        has_response = bool(response.partition("|")[0])
+        if document is None or not row.get("context") or not has_response:
             raise CorpusError(
-                f"{path.name}, row {number}: needed an instruction with a document, a context, a response."
+                f"{path.name}, row {number}: needed an instruction with a document, a context, a "
+                "response."
             )
-        shown = document[2].split("|")
-        # a prompt for triples shows and asks for head|relation|tail, one for relations the relation alone
-        label, document_label = (
-            parts[1 if len(parts) > 1 else 0].strip() for parts in (answer, shown)
-        )
+        label, document_label = _relation(response), _relation(document[2])
         choices.append(Choice(row["context"], label, document[1], document_label))
     return choices
 
 
-def rescored(run: Run, corpus: Corpus) -> list[Answer]:
-    """The released answers for GIT as rows of the table of answers, and those of an earlier checkpoint if at hand.
+def _relation(answer: str) -> str:
+    """Return the relation of head|relation|tail, or of the relation alone.
 
-    Raises DataUnavailable: the file is not to be had; CorpusError: it is not in its format.
+    A prompt for triples shows and asks for the former, one for relations for the latter.
+    """
+    parts = answer.split("|")
+    return parts[1 if len(parts) > 1 else 0].strip()
+
+
+def rescored(run: Run, corpus: Corpus) -> list[Answer]:
+    """Make rows of the table of answers of the released answers for GIT.
+
+    Those of an earlier checkpoint are added if a source has them.
+
+    Raises:
+        DataUnavailable: No source has the file.
+        CorpusError: It is not in its format.
     """
     files = {GENERATIONS: locate(GENERATIONS, "real")} | locate_available([EARLIER])
     run.data(*files.values())
@@ -114,119 +140,161 @@ def rescored(run: Run, corpus: Corpus) -> list[Answer]:
     for name, file in files.items():
         arm = "lora_rag" if name == GENERATIONS else "earlier"
         generations = read_generations(file.path)
-        of = units(corpus, [example for example, _ in generations])
-        told = zip(of, generations, strict=True)
-        rows += [
-            make_row(row_of(corpus, unit.example, p), unit, arm=arm, **common)
-            for unit, (_, p) in told
-        ]
+        example_units = units(corpus, [example for example, _ in generations])
+        for unit, (example, prediction) in zip(example_units, generations, strict=True):
+            answer = to_answer(corpus, example, prediction)
+            rows.append(make_row(answer, unit, arm=arm, **common))
     return rows
 
 
 def report_rescored(run: Run, out: Outcomes) -> figures.Html:
-    """Report every printed cell that the released answers cover; Tables 1, 3 and 4, printed and rescored."""
+    """Report every printed cell that the released answers cover, and show both scores.
+
+    These are cells of Tables 1, 3 and 4.
+    """
     rows = []
     for number in run.printed.numbers:
-        if GENERATIONS in number.rescore_from:
-            score = out.score(number.id.rpartition(".")[2].removeprefix("git_"), "lora_rag")
-            run.rescored(number.id, score, source=GENERATIONS)
-            rows.append(
-                {
-                    "where": number.table,
-                    "score": number.column,
-                    "printed": number.printed,
-                    "rescored": score,
-                }
-            )
+        if GENERATIONS not in number.rescore_from:
+            continue
+        column = number.id.rpartition(".")[2]
+        score = out.score(column.removeprefix("git_"), "lora_rag")
+        run.rescored(number.id, score, source=GENERATIONS)
+        row = {
+            "where": number.table,
+            "score": number.column,
+            "printed": number.printed,
+            "rescored": score,
+        }
+        rows.append(row)
     return figures.table(pd.DataFrame(rows), "GIT: printed and rescored")
 
 
 def report_sizes(run: Run, corpora: Sequence[Corpus]) -> pd.DataFrame:
-    """Tables 5 and 6 beside what is counted in the released files; of SAMPLE data nothing is reported.
+    """Compare Tables 5 and 6 with the sizes of the released files.
 
-    Entities are distinct names in all splits, relation types distinct relations, in the DDI corpus without "None".
+    Of the bundled samples nothing is reported. Entities are distinct names in all splits, relation
+    types distinct relations, in the DDI corpus without "None".
     """
     rows = []
     for corpus in corpora:
-        triples = [t for split in corpus.splits.values() for e in split for t in e.triples]
-        counted = {
-            "train": len(corpus.train),
-            "test": len(corpus.test),
-            "dev": len(corpus.validation),
-            "entities": len({name for t in triples for name in (t.head, t.tail)}),
-            "relations": len({t.relation for t in triples} - {"None"}),
-            "umls_triples": sum(map(len, corpus.splits.values())),
-        }
-        read = {file.name for file in corpus.files}
-        place = f"biomedrag.table{5 if corpus.task == 'triples' else 6}.{KEYS[corpus.name]}."
-        places = (place, "biomedrag.text.data_sets.umls") if corpus.name == "UMLS" else (place,)
-        mine = [
-            n
-            for n in run.printed.numbers
-            if n.id.startswith(places) and read.intersection(n.rescore_from)
-        ]
-        numbers = {n.id.rpartition(".")[2]: n for n in mine}
-        for what, count in counted.items():
-            if number := numbers.get(what):
-                if not corpus.sample:
-                    run.rescored(number.id, float(count), source=number.rescore_from[0])
-                told = {"what": number.column, "printed": number.printed, "in the files": count}
-                rows.append({"data": corpus.name, **told})
+        numbers = _size_numbers(run, corpus)
+        for what, count in _sizes(corpus).items():
+            if what not in numbers:
+                continue
+            number = numbers[what]
+            if not corpus.sample:
+                run.rescored(number.id, float(count), source=number.rescore_from[0])
+            row = {
+                "data": corpus.name,
+                "what": number.column,
+                "printed": number.printed,
+                "in the files": count,
+            }
+            rows.append(row)
     return pd.DataFrame(rows)
 
 
-def released_choices(run: Run) -> dict[str, list[Choice]]:
-    """The documents chosen for the GIT test, by retriever.
+def _sizes(corpus: Corpus) -> dict[str, int]:
+    examples = list(chain.from_iterable(corpus.splits.values()))
+    triples = list(chain.from_iterable(example.triples for example in examples))
+    heads = {triple.head for triple in triples}
+    tails = {triple.tail for triple in triples}
+    relations = {triple.relation for triple in triples}
+    return {
+        "train": len(corpus.train),
+        "test": len(corpus.test),
+        "dev": len(corpus.validation),
+        "entities": len(heads | tails),
+        "relations": len(relations - {"None"}),
+        "umls_triples": len(examples),
+    }
 
-    Raises DataUnavailable: a file is not to be had; CorpusError: it has another format or other sentences.
+
+def _size_numbers(run: Run, corpus: Corpus) -> dict[str, Number]:
+    """Return the printed sizes of a data set that its loaded files give, by what they count."""
+    files = {file.name for file in corpus.files}
+    table = "table5" if corpus.task == "triples" else "table6"
+    beginnings = [f"biomedrag.{table}.{KEYS[corpus.name]}."]
+    if corpus.name == "UMLS":
+        beginnings.append("biomedrag.text.data_sets.umls")
+    numbers = {}
+    for number in run.printed.numbers:
+        if number.id.startswith(tuple(beginnings)) and files.intersection(number.rescore_from):
+            numbers[number.id.rpartition(".")[2]] = number
+    return numbers
+
+
+def released_choices(run: Run) -> dict[str, list[Choice]]:
+    """Read the documents chosen for the GIT test, by retriever.
+
+    Raises:
+        DataUnavailable: No source has a file.
+        CorpusError: A file has another format or other sentences.
     """
     files = {name: locate(file, "real") for name, (file, _) in CHOICES.items()}
     run.data(*files.values())
     choices = {name: read_choices(file.path) for name, file in files.items()}
-    if len({tuple(c.sentence for c in of) for of in choices.values()}) != 1:
+    first, *others = map(_sentences, choices.values())
+    if any(sentences != first for sentences in others):
         raise CorpusError(
             "The files of chosen documents are not of the same sentences in the same order."
         )
     return choices
 
 
-def by_chance(of: Sequence[Choice]) -> float:
-    """How many documents would show the relation of their sentence if they were shuffled over the sentences."""
-    sentences, documents = Counter(c.label for c in of), Counter(c.document_label for c in of)
-    return sum(n * documents[label] for label, n in sentences.items()) / len(of)
+def _sentences(choices: Sequence[Choice]) -> list[str]:
+    return [choice.sentence for choice in choices]
 
 
-def agreement(of: Sequence[Choice], draws: int) -> Score:
-    """Cohen's kappa of the relations of documents and of their sentences; 0 is chance."""
-    sentences, documents = (
-        np.array([getattr(c, name) for c in of]) for name in ("label", "document_label")
-    )
+def by_chance(choices: Sequence[Choice]) -> float:
+    """Return how many documents would fit if they were shuffled over the sentences.
+
+    A document fits if it shows the relation of its sentence.
+    """
+    sentences = Counter(choice.label for choice in choices)
+    documents = Counter(choice.document_label for choice in choices)
+    n_pairs = sum(count * documents[label] for label, count in sentences.items())
+    return n_pairs / len(choices)
+
+
+def agreement(choices: Sequence[Choice], draws: int) -> Score:
+    """Compute Cohen's kappa of the relations of documents and of their sentences; 0 is chance."""
+    sentences = np.array([choice.label for choice in choices])
+    documents = np.array([choice.document_label for choice in choices])
 
     def kappa(rows: Floats) -> float:
-        at = rows.astype(int)
-        return float(cohen_kappa_score(sentences[at], documents[at]))
+        positions = rows.astype(int)
+        return float(cohen_kappa_score(sentences[positions], documents[positions]))
 
-    return bootstrap(np.arange(len(of)), kappa, draws=draws)
+    return bootstrap(np.arange(len(choices)), kappa, draws=draws)
 
 
-def choices_shown(choices: Mapping[str, Sequence[Choice]], draws: int) -> figures.Picture:
-    """How often each retriever's document shows the sentence's own relation, a dot for each, and by chance in words."""
-    rows = [
-        Answer(
-            arm,
-            str(i),
-            source="released",
-            measures={"shows_relation": (float(choice.hit), 1.0)},
-            cluster=str(i),
-        )
-        for arm, of in choices.items()
-        for i, choice in enumerate(of)
-    ]
-    counts = ", ".join(
-        f"{CHOICES[arm][1]}: {sum(c.hit for c in of)} of {len(of)} ({by_chance(of):.0f} by chance; "
-        f"{len({c.document for c in of})} different documents)"
-        for arm, of in choices.items()
+def choices_plot(choices: Mapping[str, Sequence[Choice]], draws: int) -> figures.Picture:
+    """Plot how often each retriever's document shows the sentence's own relation.
+
+    The caption says how often it would by chance.
+    """
+    rows = []
+    counts = []
+    for arm, chosen in choices.items():
+        for i, choice in enumerate(chosen):
+            measures = {"shows_relation": (float(choice.hit), 1.0)}
+            row = Answer(arm, str(i), source="released", measures=measures, cluster=str(i))
+            rows.append(row)
+        counts.append(f"{CHOICES[arm][1]}: {_count_text(chosen)}")
+    caption = (
+        "Documents chosen for GIT, as released, that show the relation of their sentence: "
+        f"{', '.join(counts)}."
     )
-    caption = f"Documents chosen for GIT, as released, that show the relation of their sentence: {counts}."
-    out = Outcomes(rows, labels={arm: label for arm, (_, label) in CHOICES.items()}, draws=draws)
+    labels = {arm: label for arm, (_, label) in CHOICES.items()}
+    out = Outcomes(rows, labels=labels, draws=draws)
     return out.interval_plot(["shows_relation"], caption)
+
+
+def _count_text(choices: Sequence[Choice]) -> str:
+    n_hits = sum(choice.hit for choice in choices)
+    n_documents = len({choice.document for choice in choices})
+    return (
+        f"{n_hits} of {len(choices)} ({by_chance(choices):.0f} by chance; {n_documents} different "
+        "documents)"
+    )

@@ -1,12 +1,15 @@
-"""Rules of claims in `data/published/biomedrag.yml` that the grammar does not express: rows in, a Decision out."""
+"""Rules of claims in `data/published/biomedrag.yml` that the grammar does not express.
 
-import re
+A rule takes the answers and returns a decision.
+"""
+
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
 from evaluation import decisions, figures
 from evaluation.decisions import Decision, Part
+from evaluation.metrics import Score
 from evaluation.outcomes import Comparison, Outcomes
 from evaluation.published import WORTHWHILE, Published, Rule
 from evaluation.rules import evaluate
@@ -22,41 +25,60 @@ NAMED: Final = "fine-tuned LLaMA2 and MedLLaMA, and prompted GPT-4 models"
 ENCODERS: Final = "fine-tuned encoders (BERT, BioBERT, GatorTron)"
 VARIED: Final = "models fine-tuned for each variant"
 MANY: Final = 20
-"""The least n that RA-KNN-n must be tried with to say what many sentences do; the paper goes to 30."""
-SEVERAL: Final = 5  # the least n of several sentences
-SLIGHT: Final = 0.2  # up to this kappa an agreement is slight (Landis and Koch 1977)
+"""The least n of RA-KNN-n that says what many sentences do; the paper goes to 30."""
+SEVERAL: Final = 5
+"""The least n of several sentences."""
+SLIGHT: Final = 0.2
+"""Up to this kappa an agreement is slight (Landis and Koch 1977)."""
 
 
 def beats_llm(outcomes: Outcomes, **_: object) -> Decision:
     """Whether BiomedRAG improves the language model that it is added to (section 2.1).
 
-    The fine-tuned arms decide where they were run with a model that the claim is about, else the prompted arms.
+    The fine-tuned arms decide if they were run with a model that the claim is about, else the
+    prompted arms.
     """
     (first, *others), unlike = _nearest(outcomes, ADDED)
     return decisions.require_own_models(_better(first, others, outcomes), NAMED, unlike)
 
 
 def _nearest(
-    outcomes: Outcomes, ways: Mapping[tuple[str, ...], tuple[str, ...]]
+    outcomes: Outcomes, arms_by_models: Mapping[tuple[str, ...], tuple[str, ...]]
 ) -> tuple[tuple[str, ...], list[str]]:
-    """The first of these arms that a model named in the paper has answered, or the last, and their other models."""
-    for named, arms in ways.items():
+    """Find the first arms that a model of the paper has answered.
+
+    Args:
+        outcomes: The answers.
+        arms_by_models: The arms to try, by the names of the models that the paper uses for them.
+
+    Returns:
+        The first arms that only these models have answered, else the last, and their other models.
+    """
+    for names, arms in arms_by_models.items():
         frame = outcomes.where(arm=list(arms)).frame
-        unlike = [m for m in frame.model.unique() if not decisions.is_model_of(m, named)]
-        if frame.arm.nunique() == len(arms) and not unlike:
+        models = frame.model.unique()
+        others = [model for model in models if not decisions.is_model_of(model, names)]
+        if frame.arm.nunique() == len(arms) and not others:
             break
-    return arms, unlike
+    return arms, others
 
 
 def _whole_better(outcomes: Outcomes, *, variants: Sequence[str], **_: object) -> Decision:
-    """Whether the whole method is better than its variants, if all are fine-tuned (sections 2.3 and 2.4)."""
+    """Whether the whole method is better than its variants, if all are fine-tuned.
+
+    Source: sections 2.3 and 2.4.
+    """
     arms, unlike = _variants(outcomes, "biomedrag", *variants)
     return decisions.require_own_models(_better(arms[0], arms[1:], outcomes), VARIED, unlike)
 
 
 def _variants(outcomes: Outcomes, *prompted: str) -> tuple[tuple[str, ...], list[str]]:
-    """The fine-tuned arms of variants, if a model named in the paper has answered in all, else the prompted ones."""
-    arms, unlike = _nearest(outcomes, {TUNED: tuple(map(ablation.tuned, prompted)), (): prompted})
+    """Return the fine-tuned arms of variants, if a model of the paper has answered all of them.
+
+    Else the prompted arms are returned.
+    """
+    fine_tuned = tuple(map(ablation.tuned, prompted))
+    arms, unlike = _nearest(outcomes, {TUNED: fine_tuned, (): prompted})
     return arms, [f"{model}, prompted" for model in unlike]
 
 
@@ -66,56 +88,70 @@ longest_chunks_best = partial(_whole_better, variants=["m3", "m4"])
 
 
 def small_on_par(outcomes: Outcomes, **_: object) -> Decision:
-    """Whether a small encoder does as well as BiomedRAG with the model that `beats_llm` takes (section 3)."""
+    """Whether a small encoder is on a par with BiomedRAG as in `beats_llm` (section 3)."""
     arms, unlike = _nearest(outcomes, ADDED)
     rule = Rule(on_par=("encoded",), than=arms[:1], measure="right", each="task")
-    found = decisions.require_own_models(
-        evaluate(rule, outcomes, "rerun", paper="biomedrag"), NAMED, unlike
-    )
-    # a weaker small model on a par speaks for the claim, but a weaker one behind does not speak against it
-    weaker = ["a logistic regression on a frozen encoder"] if found.verdict == "differs" else []
-    return decisions.require_own_models(found, ENCODERS, weaker)
+    evaluated = evaluate(rule, outcomes, "rerun", paper="biomedrag")
+    decision = decisions.require_own_models(evaluated, NAMED, unlike)
+    # a weaker small model on a par speaks for the claim, but a weaker one behind does not speak
+    # against it
+    weaker = ["a logistic regression on a frozen encoder"] if decision.verdict == "differs" else []
+    return decisions.require_own_models(decision, ENCODERS, weaker)
 
 
 def one_chunk_beats_many(outcomes: Outcomes, **_: object) -> Decision:
     """Whether BiomedRAG is better than RA-KNN-n for every n that was tried (sections 2.2 and 3)."""
-    tried = [ablation.knn(n) for n in _tried(outcomes, "lora_knn_") or _tried(outcomes) if n]
-    if not tried:
+    arms = [ablation.knn(n) for n in _counts(outcomes) if n]
+    if not arms:
         return Decision("not run", "No n nearest sentences were tried.", reason="no answers")
-    return _whole_better(outcomes, variants=tried)
+    return _whole_better(outcomes, variants=arms)
 
 
 def more_documents_do_not_help(outcomes: Outcomes, **_: object) -> Decision:
-    """Whether the largest n leaves no room for a gain of 2 points over one sentence (section 2.2, Figure 2)."""
-    tried = _tried(outcomes, "lora_knn_") or _tried(outcomes)
-    if 1 not in tried or max(tried) < MANY:
-        why = f"n = {', '.join(map(str, tried))}; the claim needs n = 1 and one of {MANY} or more."
+    """Whether the largest n leaves no room for a gain of 2 points over one sentence.
+
+    Source: section 2.2 and Figure 2.
+    """
+    counts = _counts(outcomes)
+    if 1 not in counts or max(counts) < MANY:
+        numbers = ", ".join(map(str, counts))
+        why = f"n = {numbers}; the claim needs n = 1 and one of {MANY} or more."
         return Decision("not run", why, reason="no answers")
-    (most, one), unlike = _variants(outcomes, ablation.knn(max(tried)), ablation.knn(1))
-    found = outcomes.compare([(most, one)], "right", within="task")
-    told = "; ".join(f"{c.model} {figures.points(c.test)} points, n = {c.test.n}" for c in found)
+    (many, single), unlike = _variants(outcomes, ablation.knn(max(counts)), ablation.knn(1))
+    comparisons = outcomes.compare([(many, single)], "right", within="task")
+    differences = "; ".join(
+        f"{comparison.model} {figures.points(comparison.test)} points, n = {comparison.test.n}"
+        for comparison in comparisons
+    )
     criterion = partial(decisions.below, bound=WORTHWHILE)
-    parts = [Part(comparison.test, criterion) for comparison in found]
-    why = f"n = {max(tried)} minus n = 1: {told}."
+    parts = [Part(comparison.test, criterion) for comparison in comparisons]
+    why = f"n = {max(counts)} minus n = 1: {differences}."
     decision = decisions.decide_by_intervals(parts, (WORTHWHILE,), why=why)
     return decisions.require_own_models(decision, VARIED, unlike)
 
 
 def shorter_input(outcomes: Outcomes, **_: object) -> Decision:
-    """Whether BiomedRAG's prompts have fewer tokens than those of RA-KNN-n with several sentences (section 2.2)."""
-    longer = [(f"knn_{n}", "biomedrag") for n in _tried(outcomes) if n >= SEVERAL]
-    if not longer:
+    """Whether BiomedRAG's prompts are shorter than those of RA-KNN-n with several sentences.
+
+    Source: section 2.2. Prompts are compared in tokens.
+    """
+    counts = [n for n in _arm_counts(outcomes, "knn_") if n >= SEVERAL]
+    if not counts:
         return Decision("not run", f"No n of {SEVERAL} or more was tried.", reason="no answers")
-    found = outcomes.compare(longer, "prompt_tokens", within="task")
-    told = "; ".join(f"{c.model}, {outcomes.label(c.first)}: {_tokens(c)}" for c in found)
-    why = f"Prompt tokens of RA-KNN-n minus those of BiomedRAG: {told}."
+    pairs = [(ablation.knn(n), "biomedrag") for n in counts]
+    comparisons = outcomes.compare(pairs, "prompt_tokens", within="task")
+    differences = "; ".join(
+        f"{comparison.model}, {outcomes.label(comparison.first)}: {_tokens(comparison)}"
+        for comparison in comparisons
+    )
+    why = f"Prompt tokens of RA-KNN-n minus those of BiomedRAG: {differences}."
     criterion = partial(decisions.above, bound=0)
-    parts = [Part(comparison.test, criterion) for comparison in found]
+    parts = [Part(comparison.test, criterion) for comparison in comparisons]
     return decisions.decide_by_intervals(parts, (0.0,), why=why)
 
 
 def _printed(_: Outcomes, *, printed: Published, claim: str, **__: object) -> Decision:
-    """What the printed numbers say about a claim, see `printed_tests.COMPARED`."""
+    """Decide a claim by the printed numbers, see `printed_tests.COMPARED`."""
     return printed_tests.decision(printed, claim)
 
 
@@ -131,9 +167,12 @@ best_parts = partial(_printed, claim="best_parts")
 def scorer_fits_the_sentence(
     outcomes: Outcomes, *, released: Mapping[str, Sequence[Choice]], **__: object
 ) -> Decision:
-    """Whether the relations of the trained scorer's released documents agree with those of their sentences.
+    """Whether the relations of the trained scorer's documents agree with those of the sentences.
 
-    `released` are the chosen documents by retriever, see `papers.biomedrag.released`; empty for the bundled sample.
+    Args:
+        outcomes: The answers.
+        released: The released choices of each retriever, see `papers.biomedrag.released`; empty for
+            the bundled sample.
     """
     if not released:
         return Decision(
@@ -141,18 +180,23 @@ def scorer_fits_the_sentence(
             "The released choices are not part of the bundled sample.",
             reason="no answers",
         )
-    kappas = {name: agreement(released[name], outcomes.draws) for name in ("scorer", "knn")}
-    told = {
-        name: f"{sum(c.hit for c in released[name])} of {kappa.n} ({by_chance(released[name]):.1f} by chance, Cohen's "
-        f"kappa {figures.score_text(kappa, 'ratio')})"
-        for name, kappa in kappas.items()
-    }
+    scorer = agreement(released["scorer"], outcomes.draws)
+    nearest = agreement(released["knn"], outcomes.draws)
     why = (
-        f"The document of the trained scorer shows the sentence's relation in {told['scorer']}; that of the nearest "
-        f"neighbour (KNN) in {told['knn']}."
+        "The document of the trained scorer shows the sentence's relation in "
+        f"{_agreement_text(released['scorer'], scorer)}; that of the nearest neighbour (KNN) in "
+        f"{_agreement_text(released['knn'], nearest)}."
     )
-    part = Part(kappas["scorer"], partial(decisions.above, bound=SLIGHT))
+    part = Part(scorer, partial(decisions.above, bound=SLIGHT))
     return decisions.decide_by_intervals([part], (SLIGHT,), why=why)
+
+
+def _agreement_text(choices: Sequence[Choice], kappa: Score) -> str:
+    n_hits = sum(choice.hit for choice in choices)
+    return (
+        f"{n_hits} of {kappa.n} ({by_chance(choices):.1f} by chance, Cohen's kappa "
+        f"{figures.score_text(kappa, 'ratio')})"
+    )
 
 
 def _better(first: str, others: Sequence[str], outcomes: Outcomes) -> Decision:
@@ -160,14 +204,18 @@ def _better(first: str, others: Sequence[str], outcomes: Outcomes) -> Decision:
     return evaluate(rule, outcomes, "rerun", paper="biomedrag")
 
 
-def _tried(outcomes: Outcomes, arm: str = "knn_") -> list[int]:
-    """The n of RA-KNN-n that have rows."""
-    return sorted(
-        int(name.removeprefix(arm)) for name in outcomes.arms if re.fullmatch(rf"{arm}\d+", name)
-    )
+def _counts(outcomes: Outcomes) -> list[int]:
+    """Return the n of RA-KNN-n of the fine-tuned arms; if there are none, of the prompted ones."""
+    return _arm_counts(outcomes, "lora_knn_") or _arm_counts(outcomes, "knn_")
 
 
-def _tokens(c: Comparison) -> str:
-    return figures.number(c.test.difference, "count") + figures.interval(
-        c.test.low, c.test.high, "count"
-    )
+def _arm_counts(outcomes: Outcomes, prefix: str) -> list[int]:
+    """Return the numbers n of arms that are called by a prefix and n."""
+    numbers = [arm.removeprefix(prefix) for arm in outcomes.arms if arm.startswith(prefix)]
+    return sorted(int(number) for number in numbers if number.isdecimal())
+
+
+def _tokens(comparison: Comparison) -> str:
+    test = comparison.test
+    interval = figures.interval(test.low, test.high, "count")
+    return figures.number(test.difference, "count") + interval

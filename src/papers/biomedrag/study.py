@@ -1,7 +1,7 @@
 """Chapters 07 to 11, from the rows of a corpus to answers, measures, printed cells and reasons.
 
-An answer that cannot be read answers nothing: it lowers recall and not precision. Rows of the same text share a
-cluster, for the data sets repeat their texts.
+An answer that cannot be parsed answers nothing: it lowers recall and not precision. Rows of the
+same text share a cluster, for the data sets repeat their texts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,27 +12,26 @@ from evaluation import figures
 from evaluation.answers import Answer, PlainUnit
 from evaluation.measures import set_measures
 from evaluation.metrics import ALPHA, Score
-from evaluation.outcomes import Outcomes, ScoredRow, adjust_by_holm
+from evaluation.outcomes import Comparison, Outcomes, ScoredRow, adjust_by_holm
 from evaluation.published import Number, Published
 from evaluation.record import Run
 from helpers.llm import LLM
 from papers.biomedrag.arms import (
     Arm,
-    Asking,
+    BiomedRag,
+    Generator,
     Prediction,
+    RaKnn,
+    ZeroShot,
     answer_line,
-    biomed_rag,
-    given,
-    ra_knn,
-    triple_line,
-    zero_shot,
+    input_text,
+    triple_lines,
 )
 from papers.biomedrag.corpora import KEYS, Corpus, Example
 from papers.biomedrag.floors import known_names
 from papers.biomedrag.retriever import UNTAUGHT, Retriever
 from papers.biomedrag.scorer import cosine_scorer
 from papers.biomedrag.scoring import MEASURES, PARTS, part_items, same_text
-from rag.prompts import each
 
 ARMS: Final = {
     "majority": ("Commonest label", "#808080"),
@@ -56,12 +55,12 @@ ARMS: Final = {
 """Label and colour of each arm, in the order of tables."""
 LABELS: Final = {arm: label for arm, (label, _) in ARMS.items()}
 COLOURS: Final = {arm: colour for arm, (_, colour) in ARMS.items()}
-GIVEN: Final = {
+LABELS_WITH_PAIR: Final = {
     arm: f"{LABELS[arm]}, given the pair" for arm in ("majority", "nearest", "tfidf", "encoded")
 }
 """Labels of arms that are given the gold pair of a triple, and predict its relation."""
 FLOORS: Final = ("nearest", "tfidf", "encoded", "pair", "blanks", "names")
-"""Arms that learn from the training split without a language model, and answer as the paper's systems do."""
+"""Arms without a language model that learn from training and answer as the paper's systems do."""
 ROWS: Final = {
     "gpt4": "zero_shot",
     "gpt4_br": "biomedrag",
@@ -74,14 +73,20 @@ ROWS: Final = {
     "m4": "lora_m4",
     "llama2_top20": "lora_knn_20",
 }
-"""The arm beside a row of Tables 1 to 4 and Figure 3: prompted models for GPT-4, fine-tuned ones for LLaMA2 13B."""
+"""The arm that is compared with a row of Tables 1 to 4 and Figure 3.
+
+It is a prompted model for GPT-4, and a fine-tuned one for LLaMA2 13B.
+"""
 QUESTIONS: Final = {
     "ADE-corpus-v2": "Does the sentence tell of an adverse effect that a drug caused?",
     "MTSamples": "To which medical specialty does the report belong?",
 }
 """What a prompt asks of a text, in place of the task's own question."""
-READABLE: Final = 0.1
-"""The largest share of unparsed answers with which an arm is compared with a printed row; above, formats differ."""
+MAX_UNPARSED: Final = 0.1
+"""The largest share of unparsed answers with which an arm is compared with a printed row.
+
+Above it, formats differ.
+"""
 _WHY: Final = {
     **dict.fromkeys(ROWS, "No model was fine-tuned on this data set in this run."),
     **dict.fromkeys(
@@ -90,7 +95,8 @@ _WHY: Final = {
     ),
     **dict.fromkeys(
         ("bert", "biobert", "gatortron"),
-        "A fine-tuned encoder; here a logistic regression on a small encoder's vectors is shown in its place.",
+        "A fine-tuned encoder; here a logistic regression on a small encoder's vectors is shown "
+        "in its place.",
     ),
 }
 _TUNED: Final = "Fine-tuned by LoRA for this book."
@@ -100,277 +106,429 @@ _OTHER: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked(PlainUnit):
+class ExampleUnit(PlainUnit):
     """A row of a corpus as the table of answers names it."""
 
     example: Example
 
 
-def units(corpus: Corpus, rows: Sequence[Example]) -> list[Asked]:
-    """Rows of a corpus, with strata that say what of them training has."""
-    texts = {same_text(e.text) for e in corpus.train}
-    names = known_names(corpus, rows) if corpus.task == "links" else None
-    asked = []
-    for i, e in enumerate(rows):
-        cluster = same_text(e.text)
-        strata = {
-            "data": corpus.name,
-            "text": f"text {'' if cluster in texts else 'not '}in training",
-        }
-        if names:
-            strata["names"] = "both names in training" if names[i] else "not both"
-        asked.append(
-            Asked(
-                e.id, cluster, given(e, corpus.task), answer_line(e, corpus.task), strata, example=e
-            )
+def units(corpus: Corpus, rows: Sequence[Example]) -> list[ExampleUnit]:
+    """Make units of rows, with strata that say what of them training has."""
+    known_texts = {same_text(example.text) for example in corpus.train}
+    is_known = known_names(corpus, rows) if corpus.task == "links" else []
+    made_units = []
+    for i, example in enumerate(rows):
+        cluster = same_text(example.text)
+        in_training = "in training" if cluster in known_texts else "not in training"
+        strata = {"data": corpus.name, "text": f"text {in_training}"}
+        if is_known:
+            strata["names"] = "both names in training" if is_known[i] else "not both"
+        unit = ExampleUnit(
+            unit=example.id,
+            cluster=cluster,
+            text=input_text(example, corpus.task),
+            gold=answer_line(example, corpus.task),
+            strata=strata,
+            example=example,
         )
-    return asked
+        made_units.append(unit)
+    return made_units
+
+
+@dataclass(frozen=True)
+class ScoredArm:
+    """An arm whose predictions become rows of the table of answers."""
+
+    arm: Arm
+    corpus: Corpus
+
+    def __call__(self, asked_units: Sequence[ExampleUnit]) -> list[Answer]:
+        """Answer each unit."""
+        examples = [unit.example for unit in asked_units]
+        predictions = self.arm(examples)
+        pairs = zip(examples, predictions, strict=True)
+        return [to_answer(self.corpus, example, prediction) for example, prediction in pairs]
 
 
 def answer(
     run: Run, corpus: Corpus, arms: Mapping[str, Arm], rows: Sequence[Example], model: str = ""
 ) -> list[Answer]:
-    """Let each arm answer these rows of a corpus, whose name is the task; `model` answers for arms that ask one."""
-    scored = {
-        name: each(arm, lambda a: a.example, lambda a, p: row_of(corpus, a.example, p))
-        for name, arm in arms.items()
-    }
+    """Let each arm answer rows of a corpus.
+
+    Args:
+        run: The run.
+        corpus: The data set, whose name is the task.
+        arms: The arms, by name.
+        rows: The rows to answer.
+        model: Name of the model of the arms that ask one.
+    """
+    scored = {name: ScoredArm(arm, corpus) for name, arm in arms.items()}
     return run.answer(scored, units(corpus, rows), model=model)
 
 
-def row_of(corpus: Corpus, example: Example, said: Prediction) -> Answer:
-    """One prediction with its measures: right, and top and bottom of precision, recall and F1 (section 4.4).
+def to_answer(corpus: Corpus, example: Example, prediction: Prediction) -> Answer:
+    """Make an answer of a prediction, with its measures (section 4.4).
 
-    Triples have the same of their parts (Table 3), as `head_f1`. Every asked prompt counts its tokens.
+    They are whether it is right, and numerator and denominator of precision, recall and F1. For
+    triples there are those of their parts, too (Table 3), such as `head_f1`. If a prompt was sent,
+    its tokens are counted.
     """
-    triples = corpus.task == "triples"
-    if triples:
-        gold, told = part_items(example.triples, "triple"), part_items(said.triples, "triple")
+    if corpus.task == "triples":
+        predicted: str | None = triple_lines(prediction.triples)
+        parsed = bool(prediction.triples)
+        measures = _triple_measures(example, prediction)
     else:
-        gold, told = {example.label}, {said.label} if said.label else set()
-    measures = {"right": (float(gold == told), 1.0)} | set_measures(gold, told)
-    for part in PARTS if triples else ():
-        of_part = set_measures(part_items(example.triples, part), part_items(said.triples, part))
-        measures |= {f"{part}_{name}": pair for name, pair in of_part.items()}
-    if said.prompt_tokens:
-        measures["prompt_tokens"] = (float(said.prompt_tokens), 1.0)
+        predicted = prediction.label
+        parsed = prediction.label is not None
+        gold = {example.label}
+        found = {prediction.label} if prediction.label else set()
+        measures = {"right": (float(gold == found), 1.0), **set_measures(gold, found)}
+    if prediction.prompt_tokens:
+        measures["prompt_tokens"] = (float(prediction.prompt_tokens), 1.0)
     return Answer(
         task=corpus.name,
-        answer=said.reply or None,
-        predicted=triple_line(said.triples) if triples else said.label,
-        parsed=bool(said.triples) if triples else said.label is not None,
-        overflow=said.overflow,
+        answer=prediction.reply or None,
+        predicted=predicted,
+        parsed=parsed,
+        overflow=prediction.overflow,
         measures=measures,
-        requests=[said.request] if said.request else [],
+        requests=[prediction.request] if prediction.request else [],
     )
 
 
-def asking_of(llm: LLM | None, corpus: Corpus, *, offered: bool = True) -> Asking:
-    """How a language model is asked about a corpus; relations are listed with their definitions (section 4.3.1).
+def _triple_measures(example: Example, prediction: Prediction) -> dict[str, tuple[float, float]]:
+    gold = part_items(example.triples, "triple")
+    found = part_items(prediction.triples, "triple")
+    measures = {"right": (float(gold == found), 1.0), **set_measures(gold, found)}
+    for part in PARTS:
+        gold_part = part_items(example.triples, part)
+        found_part = part_items(prediction.triples, part)
+        for name, value in set_measures(gold_part, found_part).items():
+            measures[f"{part}_{name}"] = value
+    return measures
 
-    A prompt that is not `offered` lists no labels, for a fine-tuned model knows them. None: only prompts are made.
+
+def generator_for(llm: LLM | None, corpus: Corpus, *, lists_labels: bool = True) -> Generator:
+    """Make the generator of a corpus, with the definitions of relations (section 4.3.1).
+
+    Args:
+        llm: The LLM to ask; None if only prompts are made.
+        corpus: The data set.
+        lists_labels: Whether the prompt lists the labels; a fine-tuned model knows them.
     """
-    defined = offered and corpus.task in ("triples", "relations")
-    question = QUESTIONS.get(corpus.name, "")
-    definitions = corpus.labels if defined else {}
-    return Asking(
+    is_defined = lists_labels and corpus.task in ("triples", "relations")
+    return Generator(
         llm,
         corpus.task,
         tuple(corpus.labels),
-        question=question,
-        offered=offered,
-        definitions=definitions,
+        question=QUESTIONS.get(corpus.name, ""),
+        lists_labels=lists_labels,
+        definitions=corpus.labels if is_defined else {},
     )
 
 
-def prompted_arms(asking: Asking, retriever: Retriever, n: int) -> dict[str, Arm]:
-    """The arms with a prompted model: alone, with the n nearest inputs, with a document by cosine or taught scorer."""
+def prompted_arms(generator: Generator, retriever: Retriever, n: int) -> dict[str, Arm]:
+    """Make the arms with a prompted model.
+
+    It answers alone, with the n nearest inputs, and with the document that the cosine or the
+    trained scorer chooses. The last is left out if nothing taught the scorer.
+    """
     cosine = cosine_scorer(retriever.memory.encoder.dimension, retriever.scorer.eta)
-    return {
-        "zero_shot": zero_shot(asking),
-        "knn": ra_knn(asking, retriever.memory, n),
-        "cosine": biomed_rag(asking, replace(retriever, scorer=cosine), "without scorer"),
-        **({"biomedrag": biomed_rag(asking, retriever)} if retriever.taught else {}),
+    arms: dict[str, Arm] = {
+        "zero_shot": ZeroShot(generator),
+        "knn": RaKnn(generator, retriever.memory, n),
+        "cosine": BiomedRag(generator, replace(retriever, scorer=cosine), "without scorer"),
     }
+    if retriever.taught:
+        arms["biomedrag"] = BiomedRag(generator, retriever)
+    return arms
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A printed number as the rerun of an arm answers it.
+
+    Attributes:
+        number: Id of the printed number.
+        data: Name of the data set.
+        row: Row of the paper's table, a key of `ROWS` if an arm is compared with it.
+        measure: The measure, such as f1.
+        note: A remark about prompted models.
+    """
+
+    number: str
+    data: str
+    row: str
+    measure: str
+    note: str = ""
 
 
 def report(run: Run, out: Outcomes, notes: Mapping[str, str]) -> None:
-    """Report the arms beside Tables 1 to 3 and the gains of the text; of every other printed number, why not.
+    """Report the reruns of Tables 1 to 3 and of the gains of the text; of all else, why not.
 
-    `notes` has a remark to each rerun of a data set; its names are the data sets that are reported.
+    Args:
+        run: The run.
+        out: The answers.
+        notes: A remark to each rerun of a data set. Its names are the data sets to report.
     """
     names = {KEYS[name]: name for name in notes}
     for number in run.printed.numbers:
-        _, table, row, column = number.id.split(".", 3)
-        key, _, last = column.rpartition("_")
         if number.why_no_rerun:
             continue
-        if table in ("table1", "table2") and key in names:
-            cell(run, number.id, out, names[key], row, last, notes[names[key]])
-        elif table == "table3" and (of := row.rpartition("_"))[2] in names:
-            cell(run, number.id, out, names[of[2]], of[0], column, notes[names[of[2]]])
-        elif (table, row) == ("text", "gain") and key in names:
-            _gain(run, number.id, out, names[key], last, notes[names[key]])
-        elif table == "figure2" and row in names and not row.startswith("git"):
-            run.not_run(number.id, "No model is fine-tuned here with the sentences of RA-KNN.")
-        elif table == "text" and row in names:
-            run.not_run(number.id, _OTHER)
+        cell = _table_cell(number.id, names)
+        if cell:
+            report_cell(run, out, replace(cell, note=notes[cell.data]))
+        else:
+            _report_text(run, out, number.id, names, notes)
 
 
-def cell(
-    run: Run, id: str, out: Outcomes, name: str, row: str, measure: str, note: str = ""
-) -> None:
-    """Report a measure of the arm beside a printed row, or why there is none; a `note` is about prompted models."""
-    rows = beside_row(out, name, row)
-    if isinstance(rows, str):
-        run.not_run(id, rows)
+def _table_cell(number: str, names: Mapping[str, str]) -> Cell | None:
+    """Return the cell of Tables 1 to 3 that a printed number is, if it is of these data sets."""
+    _, table, row, column = number.split(".", 3)
+    if table in ("table1", "table2"):
+        key, _, measure = column.rpartition("_")
+    elif table == "table3":
+        row, _, key = row.rpartition("_")
+        measure = column
     else:
-        run.rerun_of(
-            id,
-            rows,
-            measure,
-            model=rows.frame.model.iloc[0],
-            note=_TUNED if _is_tuned(row) else note,
-        )
+        return None
+    return Cell(number, names[key], row, measure) if key in names else None
+
+
+def _report_text(
+    run: Run, out: Outcomes, number: str, names: Mapping[str, str], notes: Mapping[str, str]
+) -> None:
+    """Report a number of the text or of Figure 2, if it is of these data sets."""
+    _, table, row, column = number.split(".", 3)
+    key, _, model = column.rpartition("_")
+    if (table, row) == ("text", "gain") and key in names:
+        name = names[key]
+        _report_gain(run, out, Cell(number, name, model, "f1", notes[name]))
+    elif row not in names:
+        return
+    elif table == "figure2" and not row.startswith("git"):
+        run.not_run(number, "No model is fine-tuned here with the sentences of RA-KNN.")
+    elif table == "text":
+        run.not_run(number, _OTHER)
+
+
+def report_cell(run: Run, out: Outcomes, cell: Cell) -> None:
+    """Report a measure of the arm that is compared with a printed row, or why there is none."""
+    rows = rerun_of_row(out, cell.data, cell.row)
+    if isinstance(rows, str):
+        run.not_run(cell.number, rows)
+        return
+    note = _TUNED if _is_tuned(cell.row) else cell.note
+    run.rerun_of(cell.number, rows, cell.measure, model=rows.frame.model.iloc[0], note=note)
 
 
 def _is_tuned(row: str) -> bool:
     return ROWS[row].startswith("lora")
 
 
-def _gain(run: Run, id: str, out: Outcomes, name: str, model: str, note: str) -> None:
-    alone, with_it = beside_row(out, name, model), beside_row(out, name, f"{model}_br")
-    if isinstance(alone, str) or isinstance(with_it, str):
-        run.not_run(id, alone if isinstance(alone, str) else str(with_it))
-    else:
-        score = gain(alone.concat(with_it), ROWS[f"{model}_br"], ROWS[model])
-        points = Score(100 * score.value, score.n, 100 * score.low, 100 * score.high)
-        run.rerun(
-            id, points, model=alone.frame.model.iloc[0], note=_TUNED if _is_tuned(model) else note
-        )
+def _report_gain(run: Run, out: Outcomes, cell: Cell) -> None:
+    """Report what BiomedRAG adds to the model that is the cell's row, in points."""
+    row_with = f"{cell.row}_br"
+    alone = rerun_of_row(out, cell.data, cell.row)
+    with_document = rerun_of_row(out, cell.data, row_with)
+    if isinstance(alone, str):
+        run.not_run(cell.number, alone)
+        return
+    if isinstance(with_document, str):
+        run.not_run(cell.number, with_document)
+        return
+    score = gain(alone.concat(with_document), ROWS[row_with], ROWS[cell.row])
+    points = Score(100 * score.value, score.n, 100 * score.low, 100 * score.high)
+    note = _TUNED if _is_tuned(cell.row) else cell.note
+    run.rerun(cell.number, points, model=alone.frame.model.iloc[0], note=note)
 
 
-def beside_row(out: Outcomes, name: str, row: str) -> Outcomes | str:
-    """The rerun compared with a printed row on a data set, or why there is none."""
+def rerun_of_row(out: Outcomes, name: str, row: str) -> Outcomes | str:
+    """Return the rerun compared with a printed row on a data set, or why there is none."""
     rows = out.where(source="rerun", task=name, arm=ROWS.get(row, ""))
     if rows.frame.empty:
         return _WHY.get(row, _OTHER)
-    unread = 1 - float(rows.frame.parsed.mean())
-    if _is_tuned(row) and unread > READABLE:
-        return f"A model was fine-tuned; {figures.number(unread)} of its answers cannot be parsed."
+    unparsed = 1 - float(rows.frame.parsed.mean())
+    if _is_tuned(row) and unparsed > MAX_UNPARSED:
+        share = figures.number(unparsed)
+        return f"A model was fine-tuned; {share} of its answers cannot be parsed."
     return rows
 
 
 def gain(out: Outcomes, first: str, second: str) -> Score:
-    """F1 of one arm less that of another on the same rows, as a fraction."""
+    """Return F1 of one arm minus that of another on the same rows, as a fraction."""
     test = out.compare([(first, second)], "f1")[0].test
     return Score(test.difference, test.n, test.low, test.high)
 
 
-def printed_of(printed: Published, name: str) -> list[Number]:
-    """The F1 that Table 1 or 2 prints on a data set, by system."""
-    return [
-        n
-        for n in printed.numbers
-        if n.table in ("Table 1", "Table 2") and n.id.endswith(f".{KEYS[name]}_f1")
-    ]
+def printed_f1(printed: Published, name: str) -> list[Number]:
+    """Return the F1 that Table 1 or 2 prints on a data set, one for each system."""
+    ending = f".{KEYS[name]}_f1"
+    numbers = [number for number in printed.numbers if number.id.endswith(ending)]
+    return [number for number in numbers if number.table in ("Table 1", "Table 2")]
 
 
-def beside(run: Run, out: Outcomes, name: str, caption: str) -> figures.Html:
-    """All systems of Table 1 or 2 on a data set with their printed F1, and every arm of this run."""
-    mine = out.where(task=name, source="rerun")
+def reproduction_table(run: Run, out: Outcomes, name: str, caption: str) -> figures.Html:
+    """Show all systems of Table 1 or 2 on a data set with their printed F1, and every arm."""
+    reruns = out.where(task=name, source="rerun")
     rows: list[dict[str, object]] = []
     arms: list[str] = []
-    for number in printed_of(run.printed, name):
+    for number in printed_f1(run.printed, name):
         row = number.id.split(".")[2]
-        arms.append("" if isinstance(beside_row(out, name, row), str) else ROWS[row])
-        rows.append({"system": number.row, "printed F1": number.printed})
-    more = [arm for arm in mine.arms if arm not in arms]
-    rows += [{"system": "", "printed F1": None} for _ in more]
-    told = [row | _scores(mine, arm) for row, arm in zip(rows, arms + more, strict=True)]
-    return mine.scored_table(told, [ScoredRow(arm, "f1") for arm in arms + more], caption)
+        is_missing = isinstance(rerun_of_row(out, name, row), str)
+        arm = "" if is_missing else ROWS[row]
+        arms.append(arm)
+        rows.append({"system": number.row, "printed F1": number.printed, **_scores(reruns, arm)})
+    for arm in reruns.arms:
+        if arm not in arms:
+            arms.append(arm)
+            rows.append({"system": "", "printed F1": None, **_scores(reruns, arm)})
+    return reruns.scored_table(rows, [ScoredRow(arm, "f1") for arm in arms], caption)
 
 
 def _scores(out: Outcomes, arm: str) -> dict[str, object]:
+    """Return the columns of one arm; empty ones if there is no arm."""
     if not arm:
         return dict.fromkeys(("here", "n", *MEASURES, "prompt tokens"))
-    n = out.score("f1", arm).n if arm in out.arms_with("f1") else 0
-    tokens = out.score("prompt_tokens", arm) if arm in out.arms_with("prompt_tokens") else None
-    told = {measure: out.format_score(measure, arm) for measure in MEASURES}
-    return {
-        "here": out.label(arm),
-        "n": n,
-        **told,
-        "prompt tokens": tokens and figures.number(tokens.value, "count"),
-    }
+    columns: dict[str, object] = {"here": out.label(arm), "n": 0}
+    if arm in out.arms_with("f1"):
+        columns["n"] = out.score("f1", arm).n
+    for measure in MEASURES:
+        columns[measure] = out.format_score(measure, arm)
+    columns["prompt tokens"] = None
+    if arm in out.arms_with("prompt_tokens"):
+        tokens = out.score("prompt_tokens", arm)
+        columns["prompt tokens"] = figures.number(tokens.value, "count")
+    return columns
 
 
-def split_note(whole: Corpus, parts: Corpus, words: int) -> str:
-    """How MTSamples differs here from the paper: where its training rows are from, and where a report was cut."""
-    shares = [f"{100 * len(rows) / len(whole.test):.0f}" for rows in parts.splits.values()]
+def split_note(released: Corpus, parts: Corpus, words: int) -> str:
+    """Say how MTSamples differs here from the paper.
+
+    Args:
+        released: The data set as it is released.
+        parts: The data set in its splits.
+        words: Where a report was cut; 0 for not at all.
+    """
     cut = f"cut to {words} words" if words else "not cut"
-    own = f"Own split of the test file ({'/'.join(shares)} per cent)"
-    released = f"{len(parts.train):,} released training reports, and {len(parts.validation)} others as validation"
-    return f"{released if whole.train else own}; the reports that the model reads are {cut}."
+    if released.train:
+        source = (
+            f"{len(parts.train):,} released training reports, and {len(parts.validation)} others "
+            "as validation"
+        )
+    else:
+        n = len(released.test)
+        shares = [f"{100 * len(rows) / n:.0f}" for rows in parts.splits.values()]
+        source = f"Own split of the test file ({'/'.join(shares)} per cent)"
+    return f"{source}; the reports that the model reads are {cut}."
 
 
 def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str] = FLOORS) -> str:
-    """The page's answer, on the rows that BiomedRAG answered: whether it helps the LLM, and the best of `floors`."""
+    """Write the page's answer, on the rows that BiomedRAG answered.
+
+    Args:
+        run: The run.
+        out: The answers.
+        names: The data sets.
+        floors: Arms without a language model, of which the best is named.
+
+    Returns:
+        Whether BiomedRAG helps the LLM, the best of the floors, and the printed numbers.
+    """
     if "biomedrag" not in out.arms:
         return UNTAUGHT
-    same = out.where(source="rerun", unit=[*out.where(arm="biomedrag").frame.unit])
-    tops = {}
+    rows = out.where(source="rerun", unit=[*out.where(arm="biomedrag").frame.unit])
+    comparisons = rows.compare([("biomedrag", "zero_shot")], "f1", within="task")
+    gains = {comparison.model: comparison for comparison in comparisons}
+    leads = {name: _compare_best(rows.where(task=name), floors) for name in names}
+    changes: list[str] = []
+    best, printed = [], []
     for name in names:
-        of = same.where(task=name)
-        reached = {arm: of.score("f1", arm).value for arm in of.arms if arm in floors}
-        tops[name] = max(reached, key=reached.__getitem__)
-    gains = {
-        test.model: test for test in same.compare([("biomedrag", "zero_shot")], "f1", within="task")
-    }
-    leads = [
-        same.where(task=name).compare([(top, "biomedrag")], "f1")[0] for name, top in tops.items()
-    ]
-    told, most, prints, tuned = list[str](), [], [], list[str]()
-    for (name, top), lead in zip(tops.items(), leads, strict=True):
-        on = f" on **{name}**" * (len(names) > 1)
-        told.append(f"{figures.points(gains[name].test)}{' points' * (not told)}{on}")
-        new = same.where(task=name, arm="pair_new")
-        once = (
-            f"; {new.format_score('f1', 'pair_new')} without the relations that the pair has in training"
-            if new.arms
-            else ""
-        )
-        most.append(f"{figures.number(lead.scores[0].value)} ({out.label(top)}{once})")
-        prints.append(
-            next(n.printed for n in printed_of(run.printed, name) if ".llama2_br." in n.id).replace(
-                "%", " %"
-            )
-        )
-        of = same.where(task=name, arm=["lora", "lora_rag"])
-        unread = [(~of.where(arm=arm).frame.parsed.astype(bool)).mean() for arm in of.arms]
-        if len(unread) == 2 and max(unread) <= READABLE:
-            tuned.append(
-                f"{figures.listed([figures.number(of.score('f1', arm).value) for arm in of.arms])}{on}"
-            )
-    helped = sum(gains[name].p < ALPHA and gains[name].test.difference > 0 for name in names)
-    beaten = sum(lead.p < ALPHA and lead.test.difference > 0 for lead in adjust_by_holm(leads))
-    helps = "significantly raises" if helped else "does not significantly change"
+        unit = "" if changes else " points"
+        changes.append(f"{figures.points(gains[name].test)}{unit}{_place(name, names)}")
+        best.append(_best_text(rows.where(task=name), leads[name]))
+        printed.append(_printed_text(run.printed, name))
+    adjusted = adjust_by_holm([leads[name] for name in names])
+    n_helped = sum(_is_higher(gains[name]) for name in names)
+    n_beaten = sum(_is_higher(lead) for lead in adjusted)
     return (
-        f"**BiomedRAG's document {helps} the prompted model's F1{_on(helped, names)}; {'the best' if beaten else 'no'} "
-        "method without a language model is significantly better than the prompted model with it"
-        f"{_on(beaten, names)}.** The document changes F1 by {figures.listed(told)}. Without a language model, F1 "
-        f"reaches {figures.listed(most)} on the same rows. "
-        f"Printed for LLaMA2 13B with BiomedRAG: {figures.listed(prints)}."
-        + (
-            f" Without and with the document, a fine-tuned small model reaches {'; '.join(tuned)}."
-            if tuned
-            else ""
-        )
+        f"**{_finding(n_helped, n_beaten, names)}** "
+        f"The document changes F1 by {figures.listed(changes)}. Without a language model, F1 "
+        f"reaches {figures.listed(best)} on the same rows. "
+        f"Printed for LLaMA2 13B with BiomedRAG: {figures.listed(printed)}."
+        f"{_tuned_sentence(rows, names)}"
     )
 
 
+def _finding(n_helped: int, n_beaten: int, names: Sequence[str]) -> str:
+    """Say on how many data sets BiomedRAG helps, and on how many a floor is better than it."""
+    helps = "significantly raises" if n_helped else "does not significantly change"
+    beats = "the best" if n_beaten else "no"
+    return (
+        f"BiomedRAG's document {helps} the prompted model's F1{_on(n_helped, names)}; {beats} "
+        "method without a language model is significantly better than the prompted model with it"
+        f"{_on(n_beaten, names)}."
+    )
+
+
+def _tuned_sentence(rows: Outcomes, names: Sequence[str]) -> str:
+    tuned = []
+    for name in names:
+        scores = _tuned_scores(rows.where(task=name))
+        if scores:
+            tuned.append(f"{scores}{_place(name, names)}")
+    if not tuned:
+        return ""
+    return f" Without and with the document, a fine-tuned small model reaches {'; '.join(tuned)}."
+
+
+def _place(name: str, names: Sequence[str]) -> str:
+    return f" on **{name}**" if len(names) > 1 else ""
+
+
+def _is_higher(comparison: Comparison) -> bool:
+    return comparison.p < ALPHA and comparison.test.difference > 0
+
+
+def _compare_best(out: Outcomes, floors: Sequence[str]) -> Comparison:
+    """Compare the floor of the highest F1 with BiomedRAG."""
+    scores = {arm: out.score("f1", arm).value for arm in out.arms if arm in floors}
+    best = max(scores, key=scores.__getitem__)
+    return out.compare([(best, "biomedrag")], "f1")[0]
+
+
+def _best_text(out: Outcomes, lead: Comparison) -> str:
+    text = out.label(lead.first)
+    new = out.where(arm="pair_new")
+    if new.arms:
+        score = new.format_score("f1", "pair_new")
+        text += f"; {score} without the relations that the pair has in training"
+    return f"{figures.number(lead.scores[0].value)} ({text})"
+
+
+def _printed_text(printed: Published, name: str) -> str:
+    numbers = [number for number in printed_f1(printed, name) if ".llama2_br." in number.id]
+    return numbers[0].printed.replace("%", " %")
+
+
+def _tuned_scores(out: Outcomes) -> str:
+    """Return F1 of the fine-tuned arms without and with the document, if both can be parsed."""
+    tuned = out.where(arm=["lora", "lora_rag"])
+    if len(tuned.arms) < 2:
+        return ""
+    scores = []
+    for arm in tuned.arms:
+        is_parsed = tuned.where(arm=arm).frame.parsed.astype(bool)
+        if (~is_parsed).mean() > MAX_UNPARSED:
+            return ""
+        scores.append(figures.number(tuned.score("f1", arm).value))
+    return figures.listed(scores)
+
+
 def _on(n: int, names: Sequence[str]) -> str:
+    """Say on how many of several data sets something holds."""
     if not n or len(names) == 1:
         return ""
-    every = "both" if len(names) == 2 else f"all {figures.in_words(len(names))}"
-    return f" on {every if n == len(names) else f'{figures.in_words(n)} of {figures.in_words(len(names))}'} data sets"
+    if n == len(names):
+        return f" on {'both' if n == 2 else f'all {figures.in_words(n)}'} data sets"
+    return f" on {figures.in_words(n)} of {figures.in_words(len(names))} data sets"
