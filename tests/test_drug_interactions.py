@@ -257,9 +257,9 @@ RECOGNISER = entities.Recogniser({"a b": "Drug", "a": "Compound", "1": "SideEffe
 
 def test_the_dictionary_is_never_made_from_the_test_split(sample: list[Sentence]) -> None:
     with pytest.raises(ValueError, match="training split"):
-        entities.dictionary(sample, [], [])
+        entities.build_dictionary(sample, [], [])
     training = di.select(sample, "train")
-    names = entities.dictionary(training, ["Onlysider"], ["only this effect"])
+    names = entities.build_dictionary(training, ["Onlysider"], ["only this effect"])
     assert names["onlysider"] == "Drug"
     assert names["only this effect"] == "SideEffect"
     assert names["thiazide diuretics"] == "Compound"
@@ -276,7 +276,7 @@ def test_a_name_that_is_mostly_no_mention_is_dropped() -> None:
         of("gold medal"),
         of("iron", ("iron", "Drug")),
     ]
-    assert entities.dictionary(training, ["silver"], []).keys() == {"iron", "silver"}
+    assert entities.build_dictionary(training, ["silver"], []).keys() == {"iron", "silver"}
 
 
 # --------------------------------------------------------------------------------------------------------- relations
@@ -404,7 +404,7 @@ def test_a_models_answer_is_read_or_counted(
 
 
 def scored(run: Run, task: str, found: Sequence[Sentence], gold: Sequence[Sentence]) -> Outcomes:
-    return ingestion.outcomes(run, ingestion.measured(run, task, gold, {"arm": found}), 100)
+    return ingestion.outcomes(run, ingestion.score_task(run, task, gold, {"arm": found}), 100)
 
 
 @pytest.fixture
@@ -428,23 +428,23 @@ def test_gold_scores_full_marks_at_every_stage_and_nothing_none(
 
 
 def test_a_method_is_not_shown_the_relations_that_are_marked(sample: list[Sentence]) -> None:
-    assert not any(s.relations for s in ingestion.read({"copy": list}, sample)["copy"])
+    assert not any(s.relations for s in ingestion.relate({"copy": list}, sample)["copy"])
 
 
 def test_facts_of_a_chunk_count_once_and_an_unread_answer_finds_none(
     run: Run, sample: list[Sentence]
 ) -> None:
-    parts = ingestion.spread(di.chunks(di.select(sample, "test"), 40), 3)
-    units = ingestion.of_chunks(parts)
-    rows = run.answer(ingestion.in_chunks(parts, {"gold": sample}), units)
-    stated = [len(ingestion.stated(*part.sentences)["facts"]) for part in parts]
+    parts = ingestion.spread_chunks(di.chunks(di.select(sample, "test"), 40), 3)
+    units = ingestion.chunk_units(parts)
+    rows = run.answer(ingestion.chunk_arms(parts, {"gold": sample}), units)
+    stated = [len(ingestion.fact_sets(*part.sentences)["facts"]) for part in parts]
     assert [row.measures["facts_f1"][1] for row in rows] == [2.0 * n for n in stated]
 
     class Silent:
         def chat_many(self, prompts: Sequence[object], **_: object) -> list[Reply]:
             return [Reply("", "overflow", 0, 0, 0.0, key="k") for _ in prompts]
 
-    silent = ingestion.by_llm(cast("LLM", Silent()), parts, 10)
+    silent = ingestion.ChunkReader(cast("LLM", Silent()), parts, 10)(units)
     score = ingestion.outcomes(
         run, run.answer({"llm": lambda _: silent}, units, model="m"), 100
     ).score("facts_recall")
@@ -524,27 +524,27 @@ def test_precision_against_sider_is_the_share_of_the_pairs_read_that_it_lists(
     causes = "The drug aspirin causes the following: nausea, bleeding, hallucination, visual."
     path.write_text(f'drug,text\nAspirin,"{causes}"\nOther,"x: headache."\n')
     terms.write_text('term\nnausea\n"hallucination, visual"\n')
-    known = textbook.sider(path, terms)
+    known = textbook.read_sider(path, terms)
     assert known == {
         "aspirin": {"nausea", "bleeding", "hallucination, visual"},
         "other": {"headache"},
     }
     marked = entities.Recogniser(NAMED, rules=False).mark(book)
     found = {"all_pairs": relations.all_pairs(marked), "patterns": relations.by_patterns(marked)}
-    pairs = textbook.pairs(found["all_pairs"], known)
+    pairs = textbook.pair_units(found["all_pairs"], known)
     # warfarin is no drug of this list
     assert {(p.unit, p.gold) for p in pairs} == {
         ("aspirin: nausea", "YES"),
         ("aspirin: bleeding", "YES"),
         ("aspirin: headache", "NO"),
     }
-    out = Outcomes(run.answer({arm: textbook.says(of) for arm, of in found.items()}, pairs))
+    out = Outcomes(run.answer({arm: textbook.ReadPairs(of) for arm, of in found.items()}, pairs))
     assert out.score("precision", "all_pairs").value == pytest.approx(2 / 3)
     assert out.score("precision", "patterns").value == 1
 
 
 def test_the_sample_has_no_textbook_and_says_so() -> None:
-    assert textbook.located("sample") == ([], "The bundled sample has no textbook.")
+    assert textbook.locate("sample") == ([], "The bundled sample has no textbook.")
 
 
 # ------------------------------------------------------------------------------------------------------------- graph
@@ -610,16 +610,16 @@ def test_loading_twice_gives_the_same_graph_and_leaves_others_alone(
         assert stored(db) == first
         assert db.loaded("side_effects", "1")
         assert db.read("MATCH (d:Drug) RETURN d.name AS name") == [{"name": "aspirin"}]
-        queries = kg.queries(content, 1000, 1)
-        rows = kg.by_cypher(db)(queries)
+        queries = kg.draw_queries(content, 1000, 1)
+        rows = kg.ByCypher(db)(queries)
         assert all(row.measures["right"][0] for row in rows)
         assert any(
             row.predicted
             for row, query in zip(rows, queries, strict=True)
             if query.strata["hops"] == "two hops"
         )
-        wrong = kg.queries(kg.knowledge_graph(sample[: len(sample) // 3]), 1000, 1)
-        assert not all(row.measures["right"][0] for row in kg.by_cypher(db)(wrong))
+        wrong = kg.draw_queries(kg.knowledge_graph(sample[: len(sample) // 3]), 1000, 1)
+        assert not all(row.measures["right"][0] for row in kg.ByCypher(db)(wrong))
 
 
 # ------------------------------------------------------------------------------------------------------------ report

@@ -1,4 +1,4 @@
-"""Gold-labelled text for drug_interactions.md: the DDI corpus and ADE-Corpus-V2 as sentences, and the text in chunks.
+"""Gold-labelled text for drug_interactions.md: the DDI corpus and ADE-Corpus-V2, in chunks too.
 
 The corpora stand in for the paper's two textbooks, which it does not name.
 """
@@ -9,7 +9,8 @@ import xml.etree.ElementTree as ET
 import zipfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import chain, product
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
@@ -26,9 +27,13 @@ ADVERSE = "adverse"
 
 DDI = "drug_interactions/DDICorpus-2013.zip"
 ADE = tuple(f"drug_interactions/{name}" for name in ("DRUG-AE.rel", "DRUG-DOSE.rel", "ADE-NEG.txt"))
-CHUNK_TOKENS = 1000  # length of a chunk (Methods, A)
+CHUNK_TOKENS = 1000
+"""Length of a chunk (Methods, A)."""
 ADE_TEST_SHARE = 0.3
-"""ADE-Corpus-V2 has no split; this share of its articles is the test split, by a hash of their number."""
+"""Share of the articles of ADE-Corpus-V2 in the test split.
+
+The corpus has no split; a hash of an article's number decides.
+"""
 
 TOKEN = re.compile(r"\w+|[^\w\s]")
 TERMS: dict[str, list[str]] = yaml.safe_load(
@@ -36,7 +41,8 @@ TERMS: dict[str, list[str]] = yaml.safe_load(
 )
 """What the rules that read text know."""
 
-# generic and brand names are drugs; groups of drugs and substances that are no medicine are the "other compounds"
+# generic and brand names are drugs; groups of drugs and substances that are no medicine are the
+# "other compounds"
 _LABELS: dict[str, Label] = {
     "drug": "Drug",
     "brand": "Drug",
@@ -63,7 +69,10 @@ class Entity(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """Two related mentions by their numbers, of a side effect (`adverse`) the drug first, otherwise in text order."""
+    """Two related mentions by their numbers.
+
+    Of a side effect (`adverse`) the drug is first, otherwise the one that is first in the text.
+    """
 
     first: int
     second: int
@@ -88,153 +97,226 @@ class Sentence:
 
 
 def canonical(name: str) -> str:
-    """A name without what does not tell it apart: case and runs of white space."""
+    """Return a name without what does not tell it apart: case and runs of white space."""
     return " ".join(name.lower().split())
 
 
+def most_frequent(counts: Counter[Label]) -> Label:
+    """Return the most frequent label, of several the first in alphabetical order."""
+    return max(sorted(counts), key=lambda label: counts[label])
+
+
 class Fact(NamedTuple):
-    """An edge of the graph: its type and the names of its ends. Those of an interaction stand in alphabetical order."""
+    """An edge of the graph: its type and the names of its ends.
+
+    Those of an interaction are in alphabetical order.
+    """
 
     type: str
     start: str
     end: str
 
 
-def fact(type: str, one: str, other: str) -> Fact:
-    """A fact, its ends in order."""
-    return Fact(type, *sorted((one, other))) if type == INTERACTS else Fact(type, one, other)
+def make_fact(relation: str, first: str, second: str) -> Fact:
+    """Make a fact, its ends in order.
+
+    Args:
+        relation: `INTERACTS` or `CAUSES`.
+        first: A drug.
+        second: What the drug interacts with, or causes.
+    """
+    if relation == INTERACTS:
+        first, second = sorted((first, second))
+    return Fact(relation, first, second)
 
 
 def facts(sentence: Sentence) -> set[Fact]:
-    """What a sentence states about two things of different names."""
-    found = set()
+    """Return what a sentence states about two things of different names."""
+    stated = set()
+    names = [sentence.name(entity) for entity in sentence.entities]
     for relation in sentence.relations:
-        one, other = (
-            sentence.name(sentence.entities[i]) for i in (relation.first, relation.second)
-        )
-        if one != other:
-            found.add(fact(CAUSES if relation.kind == ADVERSE else INTERACTS, one, other))
-    return found
+        first, second = names[relation.first], names[relation.second]
+        if first != second:
+            edge = CAUSES if relation.kind == ADVERSE else INTERACTS
+            stated.add(make_fact(edge, first, second))
+    return stated
 
 
 def read_ddi(path: Path) -> list[Sentence]:
-    """The DDI corpus (Herrero-Zazo et al. 2013) from its archive, with the splits of SemEval 2013, task 9.
+    """Read the DDI corpus (Herrero-Zazo et al. 2013) from its archive.
 
-    `entities` is the test of recognition, whose interactions are not marked. A pair without a kind is read as `int`, a
-    mention in several parts as one, from its first character to its last.
+    It has the splits of SemEval 2013, task 9; `entities` is the test of recognition, whose
+    interactions are not marked. A pair without a kind is read as `int`, a mention in several parts
+    as one, from its first character to its last.
 
-    Raises CorpusError: a file of the archive is not as expected.
+    Raises:
+        CorpusError: If a file of the archive is not as expected.
     """
     sentences: list[Sentence] = []
     try:
         with zipfile.ZipFile(path) as archive:
-            for name in sorted(
-                n for n in archive.namelist() if n.endswith(".xml") and "__MACOSX" not in n
-            ):
-                place = PurePosixPath(name)
-                split = _SPLITS[str(PurePosixPath(*place.parts[1:-2]))]
-                corpus = place.parts[-2]
-                if corpus not in ("DrugBank", "MedLine"):
-                    raise CorpusError(
-                        f"{name}: found the part {corpus!r}, needed DrugBank or MedLine."
-                    )
-                root = ET.fromstring(archive.read(name))  # noqa: S314  # expat of Python 3.11 bounds entity expansion
-                sentences += [
-                    _ddi_sentence(node, str(root.get("id")), corpus, split)  # type: ignore[arg-type]
-                    for node in root.iter("sentence")
-                ]
+            for name in sorted(archive.namelist()):
+                if name.endswith(".xml") and "__MACOSX" not in name:
+                    sentences += _ddi_sentences(name, archive.read(name))
     except (zipfile.BadZipFile, ET.ParseError, KeyError, ValueError) as error:
         raise CorpusError(f"{path.name} is not the DDI corpus as released: {error}") from error
     return sentences
 
 
+def _ddi_sentences(name: str, content: bytes) -> list[Sentence]:
+    """Read one document; its folders name the split and the part of the corpus."""
+    folders = PurePosixPath(name).parts[1:-1]
+    split = _SPLITS["/".join(folders[:-1])]
+    corpus = folders[-1]
+    if corpus not in ("DrugBank", "MedLine"):
+        raise CorpusError(f"{name}: found the part {corpus!r}, needed DrugBank or MedLine.")
+    root = ET.fromstring(content)  # noqa: S314  # expat of Python 3.11 bounds entity expansion
+    document = str(root.get("id"))
+    return [
+        _ddi_sentence(node, document, corpus, split)  # type: ignore[arg-type]
+        for node in root.iter("sentence")
+    ]
+
+
 def _ddi_sentence(node: ET.Element, document: str, corpus: Corpus, split: Split) -> Sentence:
-    marked: dict[str, Entity] = {}
-    for entity in node.iter("entity"):
-        parts = [
-            tuple(map(int, part.split("-"))) for part in entity.attrib["charOffset"].split(";")
-        ]
-        # the last character is included in the file
-        marked[entity.attrib["id"]] = Entity(
-            parts[0][0], parts[-1][1] + 1, _LABELS[entity.attrib["type"]]
-        )
-    order = sorted(marked, key=lambda id: (marked[id].start, marked[id].end))
-    number = {id: i for i, id in enumerate(order)}
+    by_id = {entity.attrib["id"]: _ddi_entity(entity) for entity in node.iter("entity")}
+    order = sorted(by_id, key=lambda name: (by_id[name].start, by_id[name].end))
+    number = {name: position for position, name in enumerate(order)}
     relations = []
     for pair in node.iter("pair"):
         if pair.attrib["ddi"] == "true":
             first, second = sorted((number[pair.attrib["e1"]], number[pair.attrib["e2"]]))
             relations.append(Relation(first, second, pair.get("type", "int")))
-    mentions = tuple(marked[id] for id in order)
+    entities = tuple(by_id[name] for name in order)
     return Sentence(
-        node.attrib["id"], document, corpus, split, node.attrib["text"], mentions, tuple(relations)
+        node.attrib["id"], document, corpus, split, node.attrib["text"], entities, tuple(relations)
     )
+
+
+def _ddi_entity(node: ET.Element) -> Entity:
+    parts = node.attrib["charOffset"].split(";")
+    start, _ = map(int, parts[0].split("-"))
+    # the last character is included in the file
+    _, last = map(int, parts[-1].split("-"))
+    return Entity(start, last + 1, _LABELS[node.attrib["type"]])
+
+
+@dataclass
+class _MarkedText:
+    """What the lines of ADE-Corpus-V2 mark in one sentence: mentions, and pairs of drug, effect."""
+
+    entities: set[Entity] = field(default_factory=set)
+    pairs: set[tuple[Entity, Entity]] = field(default_factory=set)
 
 
 def read_ade(effects: Path, doses: Path, negatives: Path) -> list[Sentence]:
-    """ADE-Corpus-V2 (Gurulingappa et al. 2012) from its three files.
+    """Read ADE-Corpus-V2 (Gurulingappa et al. 2012) from its three files.
 
-    A line of `DRUG-AE.rel` is one drug and effect of a sentence, `DRUG-DOSE.rel` adds drugs that have a dose, and a
-    sentence of `ADE-NEG.txt` tells of no adverse effect. The offsets count from the start of an abstract that is not
-    released, so a pair is found as the two occurrences in its sentence that stand as far apart as the offsets do.
+    The offsets count from the start of an abstract that is not released, so a pair is found as the
+    two occurrences in its sentence that stand as far apart as the offsets do.
 
-    Raises CorpusError: a line has not the fields it should have, or a pair is not in its sentence.
+    Args:
+        effects: `DRUG-AE.rel`; a line is one drug and effect of a sentence.
+        doses: `DRUG-DOSE.rel`, which adds drugs that have a dose.
+        negatives: `ADE-NEG.txt`; its sentences tell of no adverse effect.
+
+    Raises:
+        CorpusError: If a line has other fields than it should, or a pair is not in its sentence.
     """
-    found: dict[tuple[str, str], tuple[set[Entity], set[tuple[Entity, Entity]]]] = defaultdict(
-        lambda: (set(), set())
-    )
-    for key, effect, drug in _pairs(effects, "SideEffect"):
-        found[key][0].update((effect, drug))
-        found[key][1].add((drug, effect))
-    for line, row in enumerate(lines(negatives), start=1):
-        article, marker, text = (*row.split(" ", 2), "", "")[:3]
-        if marker != "NEG":
-            raise CorpusError(
-                f"{negatives.name}, line {line}: needed 'number NEG sentence', found {row[:60]!r}."
-            )
-        found.setdefault((article, text), (set(), set()))
-    for key, _, drug in _pairs(doses, "Compound"):
-        if key in found:
-            found[key][0].add(drug)
+    marked: dict[tuple[str, str], _MarkedText] = defaultdict(_MarkedText)
+    for key, effect, drug in _read_pairs(effects, "SideEffect"):
+        marked[key].entities.update((effect, drug))
+        marked[key].pairs.add((drug, effect))
+    for key in _read_negatives(negatives):
+        marked.setdefault(key, _MarkedText())
+    for key, _, drug in _read_pairs(doses, "Compound"):
+        if key in marked:
+            marked[key].entities.add(drug)
 
     sentences: list[Sentence] = []
-    of_article: Counter[str] = Counter()
-    for (article, text), (entities, pairs) in sorted(
-        found.items(), key=lambda item: int(item[0][0])
-    ):
-        order = sorted(entities)
-        number = {entity: i for i, entity in enumerate(order)}
-        related = (
-            Relation(*of, ADVERSE)
-            for of in sorted((number[drug], number[effect]) for drug, effect in pairs)
+    n_read: Counter[str] = Counter()
+    for article, text in sorted(marked, key=lambda key: int(key[0])):
+        document = f"ADE.{article}"
+        sentence = Sentence(
+            f"{document}.s{n_read[article]}", document, "ADE", _ade_split(article), text
         )
-        share = int.from_bytes(hashlib.sha256(article.encode()).digest()[:4], "big") / 2**32
-        split: Split = "test" if share < ADE_TEST_SHARE else "train"
-        document, id = f"ADE.{article}", f"ADE.{article}.s{of_article[article]}"
-        sentences.append(Sentence(id, document, "ADE", split, text, tuple(order), tuple(related)))
-        of_article[article] += 1
+        sentences.append(_with_marks(sentence, marked[article, text]))
+        n_read[article] += 1
     return sentences
 
 
-def _pairs(path: Path, label: Label) -> Iterator[tuple[tuple[str, str], Entity, Entity]]:
-    """Article and sentence, and the two mentions of each line: the first of `label`, the second a drug."""
+def _with_marks(sentence: Sentence, marked: _MarkedText) -> Sentence:
+    entities = sorted(marked.entities)
+    number = {entity: position for position, entity in enumerate(entities)}
+    pairs = sorted((number[drug], number[effect]) for drug, effect in marked.pairs)
+    relations = tuple(Relation(drug, effect, ADVERSE) for drug, effect in pairs)
+    return replace(sentence, entities=tuple(entities), relations=relations)
+
+
+def _ade_split(article: str) -> Split:
+    digest = hashlib.sha256(article.encode()).digest()
+    share = int.from_bytes(digest[:4], "big") / 2**32
+    return "test" if share < ADE_TEST_SHARE else "train"
+
+
+def _read_negatives(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield article and sentence of each line."""
+    for line, row in enumerate(lines(path), start=1):
+        article, _, marked_text = row.partition(" ")
+        marker, _, text = marked_text.partition(" ")
+        if marker != "NEG":
+            raise CorpusError(
+                f"{path.name}, line {line}: needed 'number NEG sentence', found {row[:60]!r}."
+            )
+        yield article, text
+
+
+def _read_pairs(path: Path, label: Label) -> Iterator[tuple[tuple[str, str], Entity, Entity]]:
+    """Yield the pair of each line.
+
+    Args:
+        path: A file of lines with eight fields.
+        label: What the first mention is; the second is a drug.
+
+    Yields:
+        Article and sentence, and the two mentions.
+    """
     for line, row in enumerate(lines(path), start=1):
         try:
-            article, text, other, other_at, _, drug, drug_at, _ = row.split("|")
-            apart = int(drug_at) - int(other_at)
+            article, text, other, other_start, _, drug, drug_start, _ = row.split("|")
+            distance = int(drug_start) - int(other_start)
         except ValueError as error:
             raise CorpusError(f"{path.name}, line {line}: {error}") from error
-        # line breaks of the abstract may have changed the distance
-        places = [
-            (abs(d.start() - o.start() - apart), o.span(), d.span())
-            for o in re.finditer(re.escape(other), text)
-            for d in re.finditer(re.escape(drug), text)
-        ]
-        if not places:
+        spans = _spans_as_far_apart(text, other, drug, distance)
+        if spans is None:
             missing = f"{other!r} and {drug!r} do not both stand in the sentence {text[:60]!r}."
             raise CorpusError(f"{path.name}, line {line}: {missing}")
-        _, first, second = min(places)
-        yield (article, text), Entity(*first, label), Entity(*second, "Drug")
+        other_span, drug_span = spans
+        yield (article, text), Entity(*other_span, label), Entity(*drug_span, "Drug")
+
+
+Span = tuple[int, int]
+
+
+def _spans_as_far_apart(
+    text: str, other: str, drug: str, distance: int
+) -> tuple[Span, Span] | None:
+    """Return the two occurrences whose distance is nearest to the stated one.
+
+    Line breaks of the abstract may have changed the distance.
+    """
+    others = [match.span() for match in re.finditer(re.escape(other), text)]
+    drugs = [match.span() for match in re.finditer(re.escape(drug), text)]
+    pairs = list(product(others, drugs))
+    if not pairs:
+        return None
+
+    def order(pair: tuple[Span, Span]) -> tuple[int, Span, Span]:
+        """Order by difference to the distance, then by position."""
+        other_span, drug_span = pair
+        return abs(drug_span[0] - other_span[0] - distance), other_span, drug_span
+
+    return min(pairs, key=order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,13 +329,19 @@ class Chunk:
     @property
     def text(self) -> str:
         """The sentences as one text."""
-        return " ".join(" ".join(sentence.text.split()) for sentence in self.sentences)
+        words = chain.from_iterable(sentence.text.split() for sentence in self.sentences)
+        return " ".join(words)
 
 
 def chunks(sentences: Sequence[Sentence], size: int = CHUNK_TOKENS) -> list[Chunk]:
-    """The text in chunks of at most `size` tokens (Methods, A), each of one corpus; no sentence is divided.
+    """Cut the text into chunks (Methods, A), each of one corpus; no sentence is divided.
 
-    Raises ValueError: the size is not positive.
+    Args:
+        sentences: The text.
+        size: Tokens that a chunk has at most, if it has more than one sentence.
+
+    Raises:
+        ValueError: If the size is not positive.
     """
     if size < 1:
         raise ValueError(f"A chunk needs at least one token, not {size}.")
@@ -261,7 +349,7 @@ def chunks(sentences: Sequence[Sentence], size: int = CHUNK_TOKENS) -> list[Chun
     room = 0
     for sentence in sentences:
         length = len(TOKEN.findall(sentence.text))
-        if not parts or length > room or parts[-1][-1].corpus != sentence.corpus:
+        if length > room or not _same_corpus(parts, sentence):
             parts.append([])
             room = size
         parts[-1].append(sentence)
@@ -269,6 +357,14 @@ def chunks(sentences: Sequence[Sentence], size: int = CHUNK_TOKENS) -> list[Chun
     return [Chunk(number, tuple(part)) for number, part in enumerate(parts)]
 
 
+def _same_corpus(parts: Sequence[Sequence[Sentence]], sentence: Sentence) -> bool:
+    """Whether the last part is of the corpus of a sentence."""
+    return bool(parts) and parts[-1][-1].corpus == sentence.corpus
+
+
 def select(sentences: Iterable[Sentence], split: Split, *corpora: Corpus) -> list[Sentence]:
-    """The sentences of one split, and of these corpora if any are named."""
-    return [s for s in sentences if s.split == split and (not corpora or s.corpus in corpora)]
+    """Return the sentences of one split, and of these corpora if any are named."""
+    selected = [sentence for sentence in sentences if sentence.split == split]
+    if not corpora:
+        return selected
+    return [sentence for sentence in selected if sentence.corpus in corpora]

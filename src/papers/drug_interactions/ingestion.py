@@ -1,27 +1,42 @@
-"""An ingestion held against what people marked in the text, as rows of the table of answers; and what the page tells.
+"""Compare an ingestion with what people marked in the text.
 
-Tasks: `names` (mentions), `pairs` (relations, the mentions given), `facts` (from text to facts), `chunks` (the same, of
-chunks that a language model reads too) and `queries` (to the loaded graph, see `graph`). Clustered by document.
+Tasks: `names` (mentions), `pairs` (relations, the mentions given), `facts` (from text to facts),
+`chunks` (the same, of chunks that a language model reads too) and `queries` (to the loaded graph,
+see `graph`). The rows are clustered by document.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set as AbstractSet
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from evaluation import figures
-from evaluation.answers import Answer, PlainUnit
+from evaluation.answers import Answer, Measures, PlainUnit
 from evaluation.measures import set_measures
 from evaluation.outcomes import Outcomes
 from evaluation.published import Published
 from evaluation.record import Run
 from helpers.llm import LLM
-from papers.drug_interactions.corpora import CAUSES, INTERACTS, Chunk, Sentence, facts, select
-from papers.drug_interactions.entities import Recogniser, dictionary, drugbank_names
-from papers.drug_interactions.graph import KnowledgeGraph, graph_of, knowledge_graph
-from papers.drug_interactions.relations import SCHEMA, Relater, chunk_prompt, parse_facts, trained
+from papers.drug_interactions.corpora import (
+    CAUSES,
+    INTERACTS,
+    Chunk,
+    Entity,
+    Sentence,
+    facts,
+    select,
+)
+from papers.drug_interactions.entities import Recogniser, build_dictionary, drugbank_names
+from papers.drug_interactions.graph import KnowledgeGraph, graph_from_facts, knowledge_graph
+from papers.drug_interactions.relations import (
+    SCHEMA,
+    Relater,
+    chunk_prompt,
+    parse_facts,
+    train_classifier,
+)
 
 ARMS = {
     "dictionary": "Dictionary",
@@ -39,196 +54,288 @@ Sets: TypeAlias = Mapping[str, AbstractSet[Any]]
 Arm: TypeAlias = Callable[[Sequence[PlainUnit]], list[Answer]]
 
 
-def names(sentence: Sentence) -> Sets:
-    """Mentions by both ends, and with their label; side effects in the DDI corpus are left out, for it marks none."""
-    kept = [e for e in sentence.entities if sentence.corpus == "ADE" or e.label != "SideEffect"]
-    return {"names": {(e.start, e.end, sentence.name(e)) for e in kept}, "labels": set(kept)}
+def name_sets(sentence: Sentence) -> Sets:
+    """Return mentions by both ends, and with their label.
+
+    Side effects in the DDI corpus are left out, for it marks none.
+    """
+    entities: Sequence[Entity] = sentence.entities
+    if sentence.corpus != "ADE":
+        entities = [entity for entity in entities if entity.label != "SideEffect"]
+    names = {(entity.start, entity.end, sentence.name(entity)) for entity in entities}
+    return {"names": names, "labels": set(entities)}
 
 
-def pairs(sentence: Sentence) -> Sets:
-    """Related mentions (SemEval 2013, task 9.2, without the kind of interaction, which the paper's graph lacks)."""
+def pair_sets(sentence: Sentence) -> Sets:
+    """Return the related mentions (SemEval 2013, task 9.2).
+
+    They lack the kind of interaction, as the paper's graph does.
+    """
     return {"pairs": {(relation.first, relation.second) for relation in sentence.relations}}
 
 
-def stated(*sentences: Sentence) -> Sets:
-    """The distinct facts of one or more sentences: two names and a relation."""
+def fact_sets(*sentences: Sentence) -> Sets:
+    """Return the distinct facts of one or more sentences: two names and a relation."""
     return {"facts": set().union(*map(facts, sentences))}
 
 
-TASKS: Mapping[str, Callable[[Sentence], Sets]] = {"names": names, "pairs": pairs, "facts": stated}
+TASKS: Mapping[str, Callable[[Sentence], Sets]] = {
+    "names": name_sets,
+    "pairs": pair_sets,
+    "facts": fact_sets,
+}
 
 
-def read(
+def relate(
     methods: Mapping[str, Relater], sentences: Sequence[Sentence]
 ) -> dict[str, list[Sentence]]:
-    """What each method finds in sentences of which it is given the mentions alone."""
-    bare = [replace(sentence, relations=()) for sentence in sentences]
-    return {name: method(bare) for name, method in methods.items()}
+    """Let each method find relations in sentences of which it gets the mentions alone."""
+    unrelated = [replace(sentence, relations=()) for sentence in sentences]
+    return {name: method(unrelated) for name, method in methods.items()}
 
 
-def measured(
+@dataclass(frozen=True)
+class FoundSets:
+    """What a method found in each text as an arm: precision, recall and F1 of each set.
+
+    Attributes:
+        task: The task of the rows.
+        gold: What is marked in each text.
+        found: What the method found in each text.
+    """
+
+    task: str
+    gold: Sequence[Sets]
+    found: Sequence[Sets]
+
+    def __call__(self, units: Sequence[PlainUnit]) -> list[Answer]:
+        """Score each text."""
+        rows = []
+        for gold, found in zip(self.gold, self.found, strict=True):
+            measures = _compare_sets(gold, found)
+            rows.append(Answer(task=self.task, predicted=_shown_members(found), measures=measures))
+        return rows
+
+
+def _compare_sets(gold: Sets, found: Sets) -> Measures:
+    measures: dict[str, tuple[float, float]] = {}
+    for name, members in gold.items():
+        for measure, ratio in set_measures(members, found[name]).items():
+            measures[f"{name}_{measure}"] = ratio
+    return measures
+
+
+def _shown_members(sets: Sets) -> str:
+    """Return the members of the first set as text."""
+    members = next(iter(sets.values()))
+    texts = [" ".join(map(str, member)) for member in sorted(members)]
+    return "; ".join(texts)
+
+
+def score_task(
     run: Run, task: str, gold: Sequence[Sentence], found: Mapping[str, Sequence[Sentence]]
 ) -> list[Answer]:
-    """Rows of sentences: what each arm found, against what is marked; none where there is neither."""
-    marked = list(map(TASKS[task], gold))
-    units = [
-        PlainUnit(s.id, s.document, s.text, _told(sets), _strata(s))
-        for s, sets in zip(gold, marked, strict=True)
-    ]
-    arms = {arm: _arm(task, marked, map(TASKS[task], of)) for arm, of in found.items()}
-    return [row for row in run.answer(arms, units) if row.measures]
+    """Compare what each arm found in sentences with what is marked in them.
 
+    Args:
+        run: The run that makes the rows.
+        task: A key of `TASKS`.
+        gold: The sentences as marked.
+        found: The same sentences as each arm reads them.
 
-def of_chunks(chunks: Sequence[Chunk]) -> list[PlainUnit]:
-    """Chunks as units, each a cluster of its own."""
-    ids = [f"chunk {chunk.number}" for chunk in chunks]
-    return [
-        PlainUnit(id, id, c.text, _told(stated(*c.sentences)), _strata(c.sentences[0]))
-        for id, c in zip(ids, chunks, strict=True)
-    ]
-
-
-def in_chunks(chunks: Sequence[Chunk], found: Mapping[str, Sequence[Sentence]]) -> dict[str, Arm]:
-    """The arms on whole chunks: the distinct facts that each found in the sentences of a chunk."""
-    gold = [stated(*chunk.sentences) for chunk in chunks]
-    by_id = {arm: {s.id: s for s in of} for arm, of in found.items()}
-    return {
-        arm: _arm(
-            "chunks", gold, [stated(*(of[s.id] for s in chunk.sentences)) for chunk in chunks]
+    Returns:
+        A row of each arm and sentence; none where neither marks anything.
+    """
+    sets_of = TASKS[task]
+    gold_sets = [sets_of(sentence) for sentence in gold]
+    units = []
+    for sentence, sets in zip(gold, gold_sets, strict=True):
+        unit = PlainUnit(
+            sentence.id,
+            sentence.document,
+            sentence.text,
+            _shown_members(sets),
+            _strata(sentence),
         )
-        for arm, of in by_id.items()
-    }
-
-
-def _arm(task: str, gold: Sequence[Sets], found: Iterable[Sets]) -> Arm:
-    """What was found in each text as an arm: precision, recall and F1 of each set."""
-    rows = []
-    for marked, sets in zip(gold, found, strict=True):
-        scores = {name: set_measures(marked[name], sets[name]) for name in marked}
-        measures = {
-            f"{name}_{measure}": ratio
-            for name, of in scores.items()
-            for measure, ratio in of.items()
-        }
-        rows.append(Answer(task=task, predicted=_told(sets), measures=measures))
-    return lambda _: rows
-
-
-def by_llm(model: LLM, chunks: Sequence[Chunk], max_tokens: int) -> list[Answer]:
-    """What a language model reads in each chunk, in JSON of a fixed schema, at temperature 0."""
-    replies = model.chat_many(
-        [chunk_prompt(chunk.text) for chunk in chunks],
-        max_tokens=max_tokens,
-        extra={
-            "response_format": {
-                "type": "json_schema",
-                "json_schema": {"name": "facts", "schema": SCHEMA},
-            }
-        },
-        overflow="record",
-        label="read chunks",
-    )
-    read = [parse_facts(reply.text, cut=reply.status == "cut") for reply in replies]
-    rows = _arm(
-        "chunks", [stated(*c.sentences) for c in chunks], [{"facts": of or set()} for of in read]
-    )([])
-    return [
-        replace(row, **reply.columns, parsed=of is not None)
-        for row, reply, of in zip(rows, replies, read, strict=True)
-    ]
-
-
-def spread(chunks: Sequence[Chunk], n: int) -> list[Chunk]:
-    """So many chunks with something to find, spread evenly over the text."""
-    full = [chunk for chunk in chunks if any(map(facts, chunk.sentences))]
-    at = (
-        np.unique(np.linspace(0, len(full) - 1, num=min(n, len(full))).round().astype(int))
-        if full
-        else []
-    )
-    return [full[i] for i in at]
+        units.append(unit)
+    arms: dict[str, Arm] = {}
+    for arm, sentences in found.items():
+        found_sets = [sets_of(sentence) for sentence in sentences]
+        arms[arm] = FoundSets(task, gold_sets, found_sets)
+    return [row for row in run.answer(arms, units) if row.measures]
 
 
 def _strata(sentence: Sentence) -> dict[str, str]:
     return {"corpus": "ADE" if sentence.corpus == "ADE" else "DDI", "text": sentence.corpus}
 
 
-def _told(sets: Sets) -> str:
-    return "; ".join(" ".join(map(str, member)) for member in sorted(next(iter(sets.values()))))
+def chunk_units(chunks: Sequence[Chunk]) -> list[PlainUnit]:
+    """Make a unit of each chunk, a cluster of its own."""
+    units = []
+    for chunk in chunks:
+        name = f"chunk {chunk.number}"
+        gold = _shown_members(fact_sets(*chunk.sentences))
+        units.append(PlainUnit(name, name, chunk.text, gold, _strata(chunk.sentences[0])))
+    return units
 
 
-def ingested(
+def chunk_arms(
+    chunks: Sequence[Chunk], found: Mapping[str, Sequence[Sentence]]
+) -> dict[str, FoundSets]:
+    """Return the arms on whole chunks: the distinct facts that each found in their sentences."""
+    gold = _chunk_facts(chunks)
+    arms = {}
+    for arm, sentences in found.items():
+        by_id = {sentence.id: sentence for sentence in sentences}
+        found_facts = []
+        for chunk in chunks:
+            read_sentences = [by_id[sentence.id] for sentence in chunk.sentences]
+            found_facts.append(fact_sets(*read_sentences))
+        arms[arm] = FoundSets("chunks", gold, found_facts)
+    return arms
+
+
+def _chunk_facts(chunks: Sequence[Chunk]) -> list[Sets]:
+    return [fact_sets(*chunk.sentences) for chunk in chunks]
+
+
+READ_FORMAT = {
+    "type": "json_schema",
+    "json_schema": {"name": "facts", "schema": SCHEMA},
+}
+"""What the server is to hold the language model's answer to."""
+
+
+@dataclass(frozen=True)
+class ChunkReader:
+    """A language model that reads chunks, in JSON of a fixed schema, at temperature 0."""
+
+    model: LLM
+    chunks: Sequence[Chunk]
+    max_tokens: int
+
+    def __call__(self, units: Sequence[PlainUnit]) -> list[Answer]:
+        """Read each chunk. An answer that cannot be read states no fact."""
+        replies = self.model.chat_many(
+            [chunk_prompt(chunk.text) for chunk in self.chunks],
+            max_tokens=self.max_tokens,
+            extra={"response_format": READ_FORMAT},
+            overflow="record",
+            label="read chunks",
+        )
+        parsed = [parse_facts(reply.text, cut=reply.status == "cut") for reply in replies]
+        found: list[Sets] = [{"facts": stated or frozenset()} for stated in parsed]
+        scored = FoundSets("chunks", _chunk_facts(self.chunks), found)(units)
+        rows = []
+        for row, reply, stated in zip(scored, replies, parsed, strict=True):
+            rows.append(replace(row, **reply.columns, parsed=stated is not None))
+        return rows
+
+
+def spread_chunks(chunks: Sequence[Chunk], n: int) -> list[Chunk]:
+    """Return `n` chunks with something to find, spread evenly over the text."""
+    telling = [chunk for chunk in chunks if any(map(facts, chunk.sentences))]
+    if not telling:
+        return []
+    evenly = np.linspace(0, len(telling) - 1, num=min(n, len(telling)))
+    positions = np.unique(evenly.round().astype(int))
+    return [telling[position] for position in positions]
+
+
+def ingest(
     sentences: Sequence[Sentence], drugs: Sequence[str], effects: Sequence[str]
 ) -> KnowledgeGraph:
-    """The graph that notebook 05 loads: names in the test text by dictionary and rules, relations by the classifier."""
-    training, gold = (select(sentences, split) for split in ("train", "test"))
-    reader = Recogniser(dictionary(training, [*drugs, *drugbank_names(sentences)], effects))
-    return knowledge_graph(trained(training, reader)(reader.mark(gold)))
+    """Make the graph that notebook 05 loads.
+
+    It has the names in the test text by dictionary and rules, and relations by the classifier.
+    """
+    training = select(sentences, "train")
+    names = [*drugs, *drugbank_names(sentences)]
+    recogniser = Recogniser(build_dictionary(training, names, effects))
+    classifier = train_classifier(training, recogniser)
+    marked = recogniser.mark(select(sentences, "test"))
+    return knowledge_graph(classifier(marked))
 
 
 def read_graph(rows: Sequence[Answer]) -> KnowledgeGraph:
-    """The graph of what a language model read: its rows of `by_llm`, each a chunk. What cannot be read adds nothing."""
-    return graph_of(
-        {row.requests[0]: parse_facts(row.answer or "", cut=row.cut) or () for row in rows}
-    )
+    """Return the graph of what a language model read: the rows of a `ChunkReader`.
+
+    An answer that cannot be read adds nothing.
+    """
+    stated = {}
+    for row in rows:
+        stated[row.requests[0]] = parse_facts(row.answer or "", cut=row.cut) or ()
+    return graph_from_facts(stated)
 
 
 def table_one(
     printed: Published, graphs: Mapping[str, tuple[KnowledgeGraph, int, int]]
 ) -> pd.DataFrame:
-    """Table I as printed, beside graphs of other text, each with the numbers of its chunks and its textbooks.
+    """Return Table I as printed, beside graphs of other text.
 
     An interaction counts as two relationships, as stored.
+
+    Args:
+        printed: The numbers of the paper.
+        graphs: Each graph with the numbers of its chunks and its textbooks.
     """
-    columns: dict[str, dict[str, str]] = {}
+    columns = {}
     for name, (graph, chunks, textbooks) in graphs.items():
-        labels = list(graph.nodes.values())
-        counts = {
-            "textbooks": textbooks,
-            "chunks": chunks,
-            "nodes": len(labels),
-            "drugs": labels.count("Drug"),
-            "side_effects": labels.count("SideEffect"),
-            "compounds": labels.count("Compound"),
-            "edges": graph.relationships(),
-            "interacts_with": 2 * len(graph.of_type(INTERACTS)),
-            "causes_side_effect": len(graph.of_type(CAUSES)),
-        }
-        columns[name] = {key: figures.number(n, "count") for key, n in counts.items()}
-        columns[name]["average_degree"] = f"{2 * graph.relationships() / len(labels):.2f}"
-    return pd.DataFrame(
-        [
-            {"statistic": number.row, "printed": number.printed}
-            | {name: of[number.id.rsplit(".", 1)[1]] for name, of in columns.items()}
-            for number in printed.numbers
-            if number.table == "Table I"
-        ]
-    )
+        columns[name] = _graph_statistics(graph, chunks, textbooks)
+    rows = []
+    for number in printed.numbers:
+        if number.table != "Table I":
+            continue
+        statistic = number.id.rsplit(".", 1)[1]
+        row = {"statistic": number.row, "printed": number.printed}
+        for name, column in columns.items():
+            row[name] = column[statistic]
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _graph_statistics(graph: KnowledgeGraph, chunks: int, textbooks: int) -> dict[str, str]:
+    """Return the statistics of Table I by the last word of their ids."""
+    labels = list(graph.nodes.values())
+    counts = {
+        "textbooks": textbooks,
+        "chunks": chunks,
+        "nodes": len(labels),
+        "drugs": labels.count("Drug"),
+        "side_effects": labels.count("SideEffect"),
+        "compounds": labels.count("Compound"),
+        "edges": graph.relationships(),
+        "interacts_with": 2 * len(graph.of_type(INTERACTS)),
+        "causes_side_effect": len(graph.of_type(CAUSES)),
+    }
+    statistics = {name: figures.number(count, "count") for name, count in counts.items()}
+    statistics["average_degree"] = f"{2 * graph.relationships() / len(labels):.2f}"
+    return statistics
 
 
 def outcomes(run: Run, rows: Sequence[Answer], draws: int) -> Outcomes:
-    """The rows with the names and colours of the arms."""
+    """Return the rows with the names and colours of the arms."""
     return Outcomes(rows, labels=ARMS, colours=COLOURS, draws=draws, sample=run.sample)
 
 
 def answer(out: Outcomes) -> str:
-    """The page's answer in Markdown, from the rows."""
-
-    def best(of: Outcomes) -> tuple[str, str]:
-        arm = max(
-            (arm for arm in of.arms if arm != "llm"),
-            key=lambda arm: of.score("facts_f1", arm).value,
-        )
-        return f"the {out.label(arm).lower()}", figures.score_text(of.score("facts_f1", arm))
-
-    (first, drugs), (second, effects) = (
-        best(out.where(corpus=corpus, task="facts")) for corpus in ("DDI", "ADE")
-    )
+    """Return the page's answer in Markdown, from the rows."""
     chunks = out.where(task="chunks")
-    arm, other = best(chunks)
+    drug_reader, drugs = _best_reader(out.where(corpus="DDI", task="facts"))
+    effect_reader, effects = _best_reader(out.where(corpus="ADE", task="facts"))
+    chunk_reader, by_best = _best_reader(chunks)
+    by_llm = figures.score_text(chunks.score("facts_f1", "llm"))
+    another_reader = "" if effect_reader == drug_reader else f"{effect_reader} "
     return (
-        f"**{first.capitalize()} reads interactions from text with an F1 of {drugs}, and "
-        f"{'' if second == first else f'{second} '}side effects with {effects}**, trained on the same corpora. A small "
+        f"**{drug_reader.capitalize()} reads interactions from text with an F1 of {drugs}, and "
+        f"{another_reader}side effects with {effects}**, trained on the same corpora. A small "
         f"language model that reads whole chunks, without training, has an F1 of "
-        f"{figures.score_text(chunks.score('facts_f1', 'llm'))}. On the same chunks, {arm} has {other}."
+        f"{by_llm}. On the same chunks, {chunk_reader} has {by_best}."
     )
+
+
+def _best_reader(rows: Outcomes) -> tuple[str, str]:
+    """Return the name and the F1 of the best arm that is no language model."""
+    arms = [arm for arm in rows.arms if arm != "llm"]
+    best = max(arms, key=lambda arm: rows.score("facts_f1", arm).value)
+    return f"the {rows.label(best).lower()}", figures.score_text(rows.score("facts_f1", best))

@@ -1,10 +1,10 @@
-"""Relations out of text (drug_interactions.md, Methods, A): patterns, a classifier, a language model."""
+"""Relations out of text (drug_interactions.md, Methods, A): patterns, a classifier, an LLM."""
 
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import chain, product
 from typing import NamedTuple
 
 from sklearn.feature_extraction.text import CountVectorizer
@@ -19,21 +19,26 @@ from papers.drug_interactions.corpora import (
     INTERACTS,
     TERMS,
     TOKEN,
+    Corpus,
+    Entity,
     Fact,
     Relation,
     Sentence,
     canonical,
-    fact,
+    make_fact,
 )
 from papers.drug_interactions.entities import Recogniser, training_sentences
 from rag.prompts import chat_messages
 
 Relater = Callable[[Sequence[Sentence]], list[Sentence]]
-"""A method: takes sentences with mentions and gives them back with the relations that it finds."""
+"""A method: takes sentences with mentions and returns them with the relations that it finds."""
 
 
 class Candidate(NamedTuple):
-    """Two mentions of a sentence that may be related; `first` precedes `second` in the text, or is the drug."""
+    """Two mentions of a sentence, by number, that may be related.
+
+    `first` precedes `second` in the text, or is the drug.
+    """
 
     sentence: Sentence
     first: int
@@ -44,69 +49,113 @@ class Candidate(NamedTuple):
         """Whether the relation would be that of a drug and its side effect."""
         return self.sentence.entities[self.second].label == "SideEffect"
 
+    @property
+    def mentions(self) -> tuple[Entity, Entity]:
+        """The first and the second mention."""
+        entities = self.sentence.entities
+        return entities[self.first], entities[self.second]
+
+
+_MAY_CAUSE: dict[Corpus, set[bool]] = {"ADE": {True}, "Textbook": {True, False}}
+"""Whether the second mention of a candidate is a side effect; False in other corpora."""
+
 
 def candidates(sentence: Sentence) -> Iterator[Candidate]:
-    """The pairs that a relation could join: any two drugs (DDI), a drug and an effect (ADE), of other text both."""
+    """Yield the pairs that a relation could join.
+
+    These are any two drugs in the DDI corpus, a drug and an effect in ADE, and both in other text.
+    """
     is_effect = [entity.label == "SideEffect" for entity in sentence.entities]
-    kinds = {"ADE": {True}, "Textbook": {True, False}}.get(sentence.corpus, {False})
-    for a, b in product(range(len(is_effect)), repeat=2):
-        if not is_effect[a] and is_effect[b] in kinds and (is_effect[b] or a < b):
-            yield Candidate(sentence, a, b)
+    second_is_effect = _MAY_CAUSE.get(sentence.corpus, {False})
+    for first, second in product(range(len(is_effect)), repeat=2):
+        if is_effect[first] or is_effect[second] not in second_is_effect:
+            continue
+        if is_effect[second] or first < second:
+            yield Candidate(sentence, first, second)
 
 
-def _related(sentence: Sentence, holds: Callable[[Candidate], object]) -> Sentence:
-    found = [pair for pair in candidates(sentence) if holds(pair)]
-    relations = (
-        Relation(pair.first, pair.second, ADVERSE if pair.causes else "int") for pair in found
-    )
+def _with_relations(sentence: Sentence, related: Iterable[Candidate]) -> Sentence:
+    relations = []
+    for pair in related:
+        kind = ADVERSE if pair.causes else "int"
+        relations.append(Relation(pair.first, pair.second, kind))
     return replace(sentence, relations=tuple(relations))
 
 
 def all_pairs(sentences: Sequence[Sentence]) -> list[Sentence]:
-    """The baseline: all mentions of one sentence are related."""
-    return [_related(sentence, lambda _: True) for sentence in sentences]
+    """Relate all mentions of one sentence: the baseline."""
+    return [_with_relations(sentence, candidates(sentence)) for sentence in sentences]
 
 
-def _words(group: str) -> re.Pattern[str]:
+def by_patterns(sentences: Sequence[Sentence]) -> list[Sentence]:
+    """Find relations by hand-written patterns; nothing is learnt."""
+    related_sentences = []
+    for sentence in sentences:
+        related = [pair for pair in candidates(sentence) if _matches_pattern(pair)]
+        related_sentences.append(_with_relations(sentence, related))
+    return related_sentences
+
+
+def _matches_pattern(pair: Candidate) -> bool:
+    return _causes(pair) if pair.causes else _interacts(pair)
+
+
+def _words_pattern(group: str) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{'|'.join(TERMS[group])})\b")
 
 
-_ADVICE, _CHANGE, _TOGETHER = map(_words, ("advice", "change", "together"))
-_CAUSED_AFTER, _CAUSED_BEFORE = map(_words, ("caused_after", "caused_before"))
+_ADVICE = _words_pattern("advice")
+_CHANGE = _words_pattern("change")
+_TOGETHER = _words_pattern("together")
+_CAUSED_AFTER = _words_pattern("caused_after")
+_CAUSED_BEFORE = _words_pattern("caused_before")
 _DENIED = re.compile(
-    r"\b(?:no|not|did not|does not|without|neither|nor|unlikely)\b(?:\s+\S+){0,4}?\s+(?:\w*interact\w*|affect\w*|"
-    r"alter\w*|influence\w*|chang\w+|effect\w*|differen\w+|significant\w*|evidence|increas\w+|decreas\w+|studied|been)"
+    r"\b(?:no|not|did not|does not|without|neither|nor|unlikely)\b(?:\s+\S+){0,4}?"
+    r"\s+(?:\w*interact\w*|affect\w*|alter\w*|influence\w*|chang\w+|effect\w*|differen\w+|"
+    r"significant\w*|evidence|increas\w+|decreas\w+|studied|been)"
 )
 _LISTED = re.compile(
     r"(?:\s|,|;|/|\(|\)|\band\b|\bor\b|e\.g\.|i\.e\.|\bsuch as\b|\bincluding\b|-|\bother\b)*"
 )
+_CLAUSE_END = re.compile(r"[;]|\.\s")
+"""What follows is about something else."""
+MAX_WORDS_BETWEEN = 30
+"""Mentions with more words between them are not related by a pattern."""
 
 
 def _interacts(pair: Candidate) -> bool:
-    # not in one list, nor the same drug twice; a change or an advice must be named, and nothing deny it
+    """Whether a change or an advice is stated of two drugs, and not denied."""
     sentence = pair.sentence
-    one, other = sentence.entities[pair.first], sentence.entities[pair.second]
+    first, second = pair.mentions
+    if first.end >= second.start or sentence.name(first) == sentence.name(second):
+        return False
     text = _lower(sentence.text)
-    between = _without(sentence, text, one.end, other.start, pair)
-    if (
-        one.end >= other.start
-        or _LISTED.fullmatch(between)
-        or sentence.name(one) == sentence.name(other)
-    ):
+    between = _text_between(pair, text)
+    if _LISTED.fullmatch(between) or _CLAUSE_END.search(between):
         return False
-    # a clause ends at a full stop or semicolon: what follows is about something else
-    if re.search(r"[;]|\.\s", between) or len(between.split()) > 30:
+    if len(between.split()) > MAX_WORDS_BETWEEN:
         return False
-    before = re.split(r"[;]|\.\s", text[: one.start])[-1]
-    after = re.split(r"[;]|\.\s", text[other.end :])[0]
-    around = f"{before} {between} {after}"
+    before = _CLAUSE_END.split(text[: first.start])[-1]
+    after = _CLAUSE_END.split(text[second.end :])[0]
+    clause = f"{before} {between} {after}"
+    if _DENIED.search(clause):
+        return False
+    return _states_change(before, between) or _states_advice(before, between, clause)
+
+
+def _states_change(before: str, between: str) -> bool:
+    if _CHANGE.search(between):
+        return True
+    return bool(_CHANGE.search(before) and _TOGETHER.search(between))
+
+
+def _states_advice(before: str, between: str, clause: str) -> bool:
     together = _TOGETHER.search(between) or _TOGETHER.search(before)
-    changed = _CHANGE.search(between) or (_CHANGE.search(before) and _TOGETHER.search(between))
-    return bool(changed or (together and _ADVICE.search(around))) and not _DENIED.search(around)
+    return bool(together and _ADVICE.search(clause))
 
 
 def _causes(pair: Candidate) -> bool:
-    drug, effect = (pair.sentence.entities[i] for i in (pair.first, pair.second))
+    drug, effect = pair.mentions
     text = _lower(pair.sentence.text)
     if drug.start < effect.start:
         return bool(_CAUSED_AFTER.search(text[drug.end : effect.start]))
@@ -114,160 +163,228 @@ def _causes(pair: Candidate) -> bool:
 
 
 def _lower(text: str) -> str:
-    """Lower case, letter by letter, so that places stay what they are."""
-    return "".join(low if len(low := letter.lower()) == 1 else letter for letter in text)
+    """Return lower case, letter by letter, so that positions stay what they are."""
+    lower_letters = []
+    for letter in text:
+        lower = letter.lower()
+        lower_letters.append(lower if len(lower) == 1 else letter)
+    return "".join(lower_letters)
 
 
-def _without(sentence: Sentence, text: str, start: int, end: int, pair: Candidate) -> str:
-    """The text between, other mentions blanked: "MAO inhibitors" is not the verb."""
-    for i, entity in enumerate(sentence.entities):
-        if i not in (pair.first, pair.second) and start <= entity.start and entity.end <= end:
-            text = text[: entity.start] + " " * (entity.end - entity.start) + text[entity.end :]
+def _text_between(pair: Candidate, text: str) -> str:
+    """Return the text between two mentions, others blanked: "MAO inhibitors" is not the verb."""
+    first, second = pair.mentions
+    start, end = first.end, second.start
+    for number, entity in enumerate(pair.sentence.entities):
+        is_other = number not in (pair.first, pair.second)
+        if is_other and start <= entity.start and entity.end <= end:
+            blank = " " * (entity.end - entity.start)
+            text = text[: entity.start] + blank + text[entity.end :]
     return text[start:end]
 
 
-def by_patterns(sentences: Sequence[Sentence]) -> list[Sentence]:
-    """Relations by hand-written patterns, nothing learnt."""
-    return [
-        _related(s, lambda pair: _causes(pair) if pair.causes else _interacts(pair))
-        for s in sentences
-    ]
-
-
 def _features(pair: Candidate) -> list[str]:
-    """Words around with all mentions blinded, so that nothing is learnt of which drugs interact, and how they stand."""
+    """Return the words around two mentions, and how the mentions stand.
+
+    All mentions are blinded, so that nothing is learnt of which drugs interact.
+    """
     sentence = pair.sentence
-    ends = sorted((pair.first, pair.second), key=lambda i: sentence.entities[i].start)
+    left, right = sorted(pair.mentions, key=lambda entity: entity.start)
+    words, (first, second) = _blinded_words(pair)
+    n_between = sum(word.startswith("<") for word in words[first + 1 : second])
+    features = [
+        f"order {left.label} {right.label}",
+        f"distance {min(second - first, 30) // 3}",
+        f"mentions between {min(n_between, 6)}",
+        f"mentions {min(len(sentence.entities), 10)}",
+        f"same name {sentence.name(left) == sentence.name(right)}",
+    ]
+    features += _ngrams("before", words[max(0, first - 8) : first + 1])
+    features += _ngrams("between", words[first : second + 1])
+    features += _ngrams("after", words[second : second + 9])
+    features += [f"all {word}" for word in set(words)]
+    return features
+
+
+def _blinded_words(pair: Candidate) -> tuple[list[str], list[int]]:
+    """Return the words of a sentence, mentions and digits blinded, and where the pair is."""
+    sentence = pair.sentence
+    ends = (pair.first, pair.second)
     words: list[str] = []
-    at: list[int] = []
+    pair_positions: list[int] = []
     position = 0
-    for i, entity in enumerate(sentence.entities):
-        if entity.start < position and i not in ends:
+    for number, entity in enumerate(sentence.entities):
+        in_pair = number in ends
+        if entity.start < position and not in_pair:
             continue
         words += TOKEN.findall(sentence.text[position : entity.start].lower())
-        if i in ends:
-            at.append(len(words))
-        words.append(f"<{'this' if i in ends else 'other'} {entity.label}>")
+        if in_pair:
+            pair_positions.append(len(words))
+        words.append(f"<{'this' if in_pair else 'other'} {entity.label}>")
         position = max(position, entity.end)
     words += TOKEN.findall(sentence.text[position:].lower())
-    words = [re.sub(r"\d+", "0", word) for word in words]
-    first, second = at
-    one, other = (sentence.entities[i] for i in ends)
-    found = [
-        f"order {one.label} {other.label}",
-        f"distance {min(second - first, 30) // 3}",
-        f"mentions between {min(sum(w.startswith('<') for w in words[first + 1 : second]), 6)}",
-        f"mentions {min(len(sentence.entities), 10)}",
-        f"same name {sentence.name(one) == sentence.name(other)}",
-    ]
-    regions = {
-        "before": words[max(0, first - 8) : first + 1],
-        "between": words[first : second + 1],
-        "after": words[second : second + 9],
-    }
-    for region, part in regions.items():
-        for n in (1, 2, 3):
-            found += [f"{region} {' '.join(part[i : i + n])}" for i in range(len(part) - n + 1)]
-    found += [f"all {word}" for word in set(words)]
-    return found
+    return [re.sub(r"\d+", "0", word) for word in words], pair_positions
+
+
+def _ngrams(region: str, words: Sequence[str]) -> Iterator[str]:
+    """Yield all runs of one to three words, with the name of their region."""
+    for n in (1, 2, 3):
+        for start in range(len(words) - n + 1):
+            yield f"{region} {' '.join(words[start : start + n])}"
 
 
 NONE = "none"
-COST, UNRELATED_WEIGHT = 0.01, 0.4
-"""Penalty of the classifier, and what an unrelated pair weighs against a related one: chosen once, on a fifth of the
-training documents of the DDI corpus; the test split took no part."""
+"""The kind of a pair that is not related."""
+COST = 0.01
+"""Penalty of the classifier: chosen once, on a fifth of the training documents of the DDI corpus.
+
+The test split took no part, as in the choice of `UNRELATED_WEIGHT`.
+"""
+UNRELATED_WEIGHT = 0.4
+"""What an unrelated pair weighs against a related one."""
+MANY_PAIRS = 1000
+"""With more pairs a feature must occur in two of them."""
 
 
 class Classifier:
-    """A linear support vector machine for interactions, and one for side effects, of the training split alone."""
+    """Linear support vector machines for interactions and for side effects, of training text."""
 
     def __init__(self, training: Iterable[Sentence]) -> None:
-        """Fit it; a ValueError if the sentences hold no relation, or no pair without one."""
-        known: dict[bool, list[tuple[Candidate, str]]] = {}
+        """Fit it.
+
+        Raises:
+            ValueError: If the sentences hold no relation, or no pair without one.
+        """
+        labelled: dict[bool, list[tuple[Candidate, str]]] = {}
         for sentence in training:
-            kinds = {(r.first, r.second): r.kind for r in sentence.relations}
+            kinds = {(pair.first, pair.second): pair.kind for pair in sentence.relations}
             for pair in candidates(sentence):
-                known.setdefault(pair.causes, []).append(
-                    (pair, kinds.get((pair.first, pair.second), NONE))
-                )
-        self._models = {causes: _fitted(pairs) for causes, pairs in known.items()}
+                kind = kinds.get((pair.first, pair.second), NONE)
+                labelled.setdefault(pair.causes, []).append((pair, kind))
+        self._models = {causes: _fit(pairs) for causes, pairs in labelled.items()}
 
     def __call__(self, sentences: Sequence[Sentence]) -> list[Sentence]:
-        """The sentences with the relations it finds."""
+        """Return the sentences with the relations that it finds."""
+        all_candidates = list(chain.from_iterable(map(candidates, sentences)))
         kinds: dict[Candidate, str] = {}
         for causes, model in self._models.items():
-            pairs = [pair for s in sentences for pair in candidates(s) if pair.causes is causes]
-            kinds |= zip(pairs, model.predict(pairs) if pairs else (), strict=True)
-        return [_related(s, lambda pair: kinds[pair] != NONE) for s in sentences]
+            pairs = [pair for pair in all_candidates if pair.causes is causes]
+            if pairs:
+                kinds |= zip(pairs, model.predict(pairs), strict=True)
+        related_sentences = []
+        for sentence in sentences:
+            related = [pair for pair in candidates(sentence) if kinds[pair] != NONE]
+            related_sentences.append(_with_relations(sentence, related))
+        return related_sentences
 
 
-def trained(training: Sequence[Sentence], recogniser: Recogniser) -> Classifier:
-    """The classifier on the training split, with the mentions of ADE that a recogniser adds to the marked ones."""
-    widened = training_sentences([s for s in training if s.corpus == "ADE"], recogniser)
-    return Classifier([*(s for s in training if s.corpus != "ADE"), *widened])
+def train_classifier(training: Sequence[Sentence], recogniser: Recogniser) -> Classifier:
+    """Train the classifier on the training split.
+
+    A recogniser adds mentions to the marked ones of ADE, which marks related mentions alone.
+    """
+    ade = [sentence for sentence in training if sentence.corpus == "ADE"]
+    others = [sentence for sentence in training if sentence.corpus != "ADE"]
+    return Classifier([*others, *training_sentences(ade, recogniser)])
 
 
-def _fitted(known: Sequence[tuple[Candidate, str]]) -> Pipeline:
-    pairs, kinds = [pair for pair, _ in known], [kind for _, kind in known]
+def _fit(labelled: Sequence[tuple[Candidate, str]]) -> Pipeline:
+    pairs = [pair for pair, _ in labelled]
+    kinds = [kind for _, kind in labelled]
     if len(set(kinds)) < 2:
         raise ValueError(
             f"A classifier needs related and unrelated pairs; {len(kinds)} pairs have {set(kinds)}."
         )
-    return make_pipeline(
-        CountVectorizer(analyzer=_features, binary=True, min_df=2 if len(pairs) > 1000 else 1),
+    min_pairs = 2 if len(pairs) > MANY_PAIRS else 1
+    pipeline = make_pipeline(
+        CountVectorizer(analyzer=_features, binary=True, min_df=min_pairs),
         LinearSVC(C=COST, class_weight={NONE: UNRELATED_WEIGHT}, random_state=0),
-    ).fit(pairs, kinds)
+    )
+    return pipeline.fit(pairs, kinds)
 
 
-_PAIRS = {INTERACTS: ("interactions", "drug", "other"), CAUSES: ("side_effects", "drug", "effect")}
-SCHEMA = object_schema(
-    {
-        key: {
-            "type": "array",
-            "items": object_schema({one: {"type": "string"}, other: {"type": "string"}}),
-        }
-        for key, one, other in _PAIRS.values()
-    }
-)
-"""Of the model's answer."""
+class _FactList(NamedTuple):
+    """A list of facts in the model's answer: its key, and the keys of the two names of a fact."""
+
+    key: str
+    first: str
+    second: str
+
+
+_LISTS = {
+    INTERACTS: _FactList("interactions", "drug", "other"),
+    CAUSES: _FactList("side_effects", "drug", "effect"),
+}
+
+
+def _list_schema(facts: _FactList) -> dict[str, object]:
+    names = {facts.first: {"type": "string"}, facts.second: {"type": "string"}}
+    return {"type": "array", "items": object_schema(names)}
+
+
+SCHEMA = object_schema({facts.key: _list_schema(facts) for facts in _LISTS.values()})
+"""The JSON schema of the model's answer."""
 _INSTRUCTION = (
-    "Extract facts from the text of a pharmacology book. List each pair of drugs or substances that the text says "
-    "interact under interactions, and each adverse effect that the text says a drug caused under side_effects. Copy "
-    "names as they are written. List a pair once. Leave out what the text denies or does not say. If there is no such "
-    "pair, give an empty list. Answer in JSON."
+    "Extract facts from the text of a pharmacology book. List each pair of drugs or substances "
+    "that the text says interact under interactions, and each adverse effect that the text says "
+    "a drug caused under side_effects. Copy names as they are written. List a pair once. Leave "
+    "out what the text denies or does not say. If there is no such pair, give an empty list. "
+    "Answer in JSON."
 )
 
 
 def chunk_prompt(text: str) -> list[dict[str, str]]:
-    """What a language model is asked about a chunk."""
+    """Build the prompt that asks a language model for the facts of a chunk."""
     return chat_messages(_INSTRUCTION, text)
 
 
+NamePair = tuple[str, object, object]
+"""The type of a fact and the two names, as the model wrote them."""
+
+
 def parse_facts(answer: str, *, cut: bool) -> frozenset[Fact] | None:
-    """The facts of an answer (JSON of `SCHEMA`), those before the cut of one cut off; None if it cannot be read."""
+    """Read the facts of an answer.
+
+    Args:
+        answer: JSON of `SCHEMA`, which a thought may precede.
+        cut: Whether the answer reached its limit of tokens. What it finished before counts.
+
+    Returns:
+        The facts, or None if the answer cannot be read.
+    """
     answer = without_thought(answer)
+    pairs = _listed_pairs(answer)
+    if pairs is None and cut:
+        pairs = _finished_pairs(answer)
+    if pairs is None:
+        return None
+    facts = set()
+    for relation, written_first, written_second in pairs:
+        first, second = canonical(str(written_first)), canonical(str(written_second))
+        if first and second and first != second:
+            facts.add(make_fact(relation, first, second))
+    return frozenset(facts)
+
+
+def _listed_pairs(answer: str) -> list[NamePair] | None:
+    """Return the pairs of an answer in JSON, or None if it is not of the schema."""
+    pairs: list[NamePair] = []
     try:
         content = json.loads(answer)
-        pairs = [
-            (type, item[one], item[other])
-            for type, (key, one, other) in _PAIRS.items()
-            for item in content[key]
-        ]
+        for relation, facts in _LISTS.items():
+            for item in content[facts.key]:
+                pairs.append((relation, item[facts.first], item[facts.second]))
     except (ValueError, KeyError, TypeError):
-        if not cut:
-            return None
-        pairs = list(_finished(answer))
-    named = ((type, canonical(str(one)), canonical(str(other))) for type, one, other in pairs)
-    return frozenset(
-        fact(type, one, other) for type, one, other in named if one and other and one != other
-    )
+        return None
+    return pairs
 
 
-def _finished(answer: str) -> Iterator[tuple[str, str, str]]:
-    """The pairs that an answer held before it was cut."""
+def _finished_pairs(answer: str) -> list[NamePair]:
+    """Return the pairs that an answer held before it was cut."""
     text = r'"((?:[^"\\]|\\.)*)"'
-    for type, (_, one, other) in _PAIRS.items():
-        for match in re.finditer(
-            rf'\{{\s*"{one}"\s*:\s*{text}\s*,\s*"{other}"\s*:\s*{text}\s*\}}', answer
-        ):
-            yield type, match[1], match[2]
+    pairs: list[NamePair] = []
+    for relation, facts in _LISTS.items():
+        pattern = rf'\{{\s*"{facts.first}"\s*:\s*{text}\s*,\s*"{facts.second}"\s*:\s*{text}\s*\}}'
+        for match in re.finditer(pattern, answer):
+            pairs.append((relation, match[1], match[2]))
+    return pairs
