@@ -25,6 +25,8 @@ BOOK_NOTE = BUILD / "inputs" / "book.json"
 BOOK_FOLDERS = ("book", "data/answers", "data/published", "data/results", "notebooks")
 """Folders whose files the book shows, apart from this machine's runs."""
 BOOK_FILES = ("_config.yml", "data/registry.yml", "CITATION.cff", "compose.yaml", "slurm.sh")
+GENERATED = {"__pycache__", ".ipynb_checkpoints"}
+"""Folders that Python and Jupyter leave among the sources."""
 BOOK_ENVIRONMENT = ("REPOSITORY_URL", "REPOSITORY_BRANCH")
 NOT_RUN = "it has not run yet"
 
@@ -116,11 +118,10 @@ def book_inputs() -> dict[str, str]:
     # a run's record stands for the run
     paths += (BUILD / "records").glob("*/*.json")
     paths += (BUILD / "failed").glob("*/*.ipynb")
-    inputs = {
-        path.relative_to(ROOT).as_posix(): file_digest(path)
-        for path in sorted(paths)
-        if path.is_file()
-    }
+    inputs = {}
+    for path in sorted(paths):
+        if path.is_file() and not GENERATED & set(path.parts):
+            inputs[path.relative_to(ROOT).as_posix()] = file_digest(path)
     for name, code in dependencies.modules_now().items():
         if name.startswith(("publish.", "evaluation.")):
             inputs[name] = code.digest
