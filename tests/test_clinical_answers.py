@@ -34,7 +34,7 @@ def reply(text: str) -> Reply:
 
 
 def answer(kind: cc.Kind, text: str, truth: tuple[cc.Value, ...] | None = ("x",)) -> Answer:
-    return ca.judged(question(kind, truth), reply(text), SHOWN, LEXICON)
+    return ca.score_reply(question(kind, truth), reply(text), SHOWN, LEXICON)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_code_on_a_perfect_registry_answers_what_its_columns_hold(charts):
     assert {q.kind for q in questions} == set(cc.KINDS)
     assert any(q.truth is None for q in questions)
     registry = ca.gold_registry(charts)
-    rows = ca.by_code(registry, names)(questions)
+    rows = ca.RegistryArm(registry, names)(questions)
     wrong = {
         q.kind for q, row in zip(questions, rows, strict=True) if row.measures["accuracy"] != (1, 1)
     }
@@ -167,8 +167,8 @@ def test_of_more_right_passages_than_fit_the_first_and_the_last_are_shown():
     )
     right, none = ca.right_passages([told, question("dose", None)], chunks)
     assert (right, none) == (chunks, [])
-    assert [c.note for c in ca.shortened(right, 3)] == ["n1", "n6", "n7"]
-    assert ca.shortened(right, 7) == tuple(chunks)
+    assert [c.note for c in ca.first_and_last(right, 3)] == ["n1", "n6", "n7"]
+    assert ca.first_and_last(right, 7) == tuple(chunks)
 
 
 def rows(

@@ -395,9 +395,8 @@ def test_a_filter_on_what_the_parser_misread_is_seen():
     grades = {q.id: {"P0001-1": 2} for q in (read, patient_misread, dates_misread)}
 
     def outside(question: cq.Question) -> float:
-        row = rankings.Rankings(store, grades).ask(rankings.ARMS["semantic"])(
-            cq.clustered([question])
-        )[0]
+        arm = rankings.RankingArm(rankings.Rankings(store, grades), rankings.ARMS["semantic"])
+        row = arm(cq.clustered([question]))[0]
         return row.measures["candidates_outside"][0]
 
     assert [outside(q) for q in (read, patient_misread, dates_misread)] == [0, 1, 1]

@@ -68,7 +68,9 @@ def test_trec_files_of_graded_passages_give_the_books_scores(tmp_path, cases):
             [
                 make_row(row, unit)
                 for row, unit in zip(
-                    rankings.answers(asked, [c[arm] for c in cases], wanted), asked, strict=True
+                    rankings.ranking_rows(asked, [c[arm] for c in cases], wanted),
+                    asked,
+                    strict=True,
                 )
             ],
             f"arm {arm}",
@@ -125,7 +127,7 @@ def test_trec_files_of_passages_and_their_documents_give_the_books_scores(tmp_pa
 
 def test_rows_that_list_too_little_are_told(tmp_path, monkeypatch):
     asked = [a_question(1, "?")]
-    (row,) = rankings.answers(asked, [names[:12]], {"q1": {"note 11": 1, "note 20": 1}})
+    (row,) = rankings.ranking_rows(asked, [names[:12]], {"q1": {"note 11": 1, "note 20": 1}})
     whole = frame([make_row(row, asked[0])], "arm")
     old = whole.assign(items=pd.Series([row.items[:10]]))
     (ap,) = (score for score in trec.write(old, tmp_path) if score.measure == "AP")

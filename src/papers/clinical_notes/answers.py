@@ -1,14 +1,15 @@
 """Answers about charts in words, with citations (clinical_notes.md, "generator.py").
 
-A language model answers from passages and cites them in brackets; what its words say is read off by patterns. Code
-answers the same questions with a few lines for each kind on the columns of a registry.
+An LLM answers from passages and cites them in brackets; patterns read the value off its words.
+Code answers the same questions with a few lines for each kind on the columns of a registry.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import date
 
 import pandas as pd
@@ -20,8 +21,8 @@ from helpers.completions import Reply
 from helpers.llm import LLM
 from helpers.thoughts import without_thought
 from papers.clinical_notes.chart_questions import (
-    ASKED,
     NOT_FOUND,
+    QUESTION_FORMS,
     ChartQuestion,
     Kind,
     Value,
@@ -29,16 +30,15 @@ from papers.clinical_notes.chart_questions import (
 )
 from papers.clinical_notes.cleaning import milligrams
 from papers.clinical_notes.extraction_scores import gold_status
-from papers.clinical_notes.gold import Charts, FactT, MedicationEvent, Note, Symptom
+from papers.clinical_notes.gold import Chart, Charts, MedicationEvent, Note, Symptom
 from papers.clinical_notes.passages import Chunk
 from papers.clinical_notes.query import Lexicon
 from papers.clinical_notes.questions import by_note
 from papers.clinical_notes.retrieval import Retriever
-from rag.prompts import arm_of, chat_messages
+from rag.prompts import Message, chat_messages
 
 OUTCOMES = ("successful", "refractory", "undetermined")
 EFFECTS = ("not tolerated", "ineffective", "partial", "effective")
-"""In this order, for one of these words holds another."""
 ARMS = {
     "rag": "Model, retrieved passages",
     "right_passages": "Model, right passages",
@@ -49,126 +49,200 @@ ARMS = {
 COLOURS = dict(zip(ARMS, ("#125ee0", "#c35410", "#af219d", "#079c6b", "#6b6b6b"), strict=True))
 
 
-def retrieved(
+def retrieve_passages(
     retriever: Retriever, questions: Sequence[ChartQuestion], k: int
 ) -> list[list[Chunk]]:
-    """The `k` best passages for each question, in order of date."""
-    return [_by_date(retriever.retrieve(question.text, k=k).passages) for question in questions]
+    """Retrieve the `k` best passages for each question, in order of date."""
+    passages = []
+    for question in questions:
+        retrieval = retriever.retrieve(question.text, k=k)
+        passages.append(_by_date(retrieval.passages))
+    return passages
 
 
 def right_passages(
     questions: Sequence[ChartQuestion], chunks: Sequence[Chunk]
 ) -> list[list[Chunk]]:
-    """All passages that hold a part of each question's answer, in order of date."""
-    of_note = by_note(chunks)
-    right = [
-        {c.id: c for p in q.places for c in of_note.get(p.note, ()) if supports(q, c)}
-        for q in questions
-    ]
-    return [_by_date(of.values()) for of in right]
+    """Select all passages that hold a part of each question's answer, in order of date."""
+    chunks_by_note = by_note(chunks)
+    passages = []
+    for question in questions:
+        right = {}
+        for place in question.places:
+            for chunk in chunks_by_note.get(place.note, ()):
+                if supports(question, chunk):
+                    right[chunk.id] = chunk
+        passages.append(_by_date(right.values()))
+    return passages
 
 
-def shortened(passages: Sequence[Chunk], k: int) -> tuple[Chunk, ...]:
-    """Of more than `k` passages the first and the last, in equal shares: what began and what came of it."""
-    return tuple(passages if len(passages) <= k else [*passages[: k // 2], *passages[k // 2 - k :]])
+def first_and_last(passages: Sequence[Chunk], k: int) -> tuple[Chunk, ...]:
+    """Select the first and the last of more than `k` passages, in equal shares.
+
+    They show what began and what came of it.
+    """
+    if len(passages) <= k:
+        return tuple(passages)
+    n_first = k // 2
+    n_last = k - n_first
+    return (*passages[:n_first], *passages[-n_last:])
 
 
 def supports(question: ChartQuestion, passage: Chunk) -> bool:
     """Whether a passage holds a sentence that answers the question."""
-    return any(p.note == passage.note and passage.covers(p.start, p.end) for p in question.places)
+    places = [place for place in question.places if place.note == passage.note]
+    return any(passage.covers(place.start, place.end) for place in places)
 
 
 def _by_date(chunks: Iterable[Chunk]) -> list[Chunk]:
     return sorted(chunks, key=lambda chunk: (chunk.date, chunk.id))
 
 
-def answer_prompt(question: ChartQuestion, passages: Sequence[Chunk]) -> list[dict[str, str]]:
-    """What the model is asked: rules, numbered and dated passages, question, form of the answer."""
-    system = (
-        "You answer questions about a patient's chart from numbered passages of it, and from nothing else. After each "
-        "statement put the number of the passage that says so in brackets, like [2]. If the passages do not tell, "
-        f"write exactly: {NOT_FOUND}. Answer in one short sentence."
-    )
-    shown = "\n\n".join(
-        f"[{i}] ({passage.date})\n{passage.text.strip()}" for i, passage in enumerate(passages, 1)
-    )
-    return chat_messages(system, f"{shown}\n\nQuestion: {question.text}\n{ASKED[question.kind][1]}")
+_INSTRUCTION = (
+    "You answer questions about a patient's chart from numbered passages of it, and from nothing "
+    "else. After each statement put the number of the passage that says so in brackets, like "
+    f"[2]. If the passages do not tell, write exactly: {NOT_FOUND}. Answer in one short sentence."
+)
 
 
-@arm_of
-def by_model(
-    questions: Sequence[ChartQuestion],
-    model: LLM,
-    shown: Sequence[Sequence[Chunk]],
-    lexicon: Lexicon,
-    max_tokens: int,
-    label: str,
-) -> list[Answer]:
-    """The model answers each question from the passages shown with it; a prompt over the context is an overflow."""
-    prompts = [answer_prompt(q, passages) for q, passages in zip(questions, shown, strict=True)]
-    replies = model.chat_many(prompts, max_tokens=max_tokens, overflow="record", label=label)
-    return [
-        judged(q, reply, passages, lexicon)
-        for q, reply, passages in zip(questions, replies, shown, strict=True)
-    ]
+def answer_prompt(question: ChartQuestion, passages: Sequence[Chunk]) -> list[Message]:
+    """Build the prompt: rules, numbered and dated passages, question, form of the answer."""
+    numbered = []
+    for number, passage in enumerate(passages, start=1):
+        numbered.append(f"[{number}] ({passage.date})\n{passage.text.strip()}")
+    texts = "\n\n".join(numbered)
+    _, form = QUESTION_FORMS[question.kind]
+    return chat_messages(_INSTRUCTION, f"{texts}\n\nQuestion: {question.text}\n{form}")
 
 
-def judged(
-    question: ChartQuestion, reply: Reply, shown: Sequence[Chunk], lexicon: Lexicon
+@dataclass(frozen=True)
+class ModelArm:
+    """An LLM answers each question from its passages; a prompt over the context is an overflow.
+
+    Attributes:
+        llm: The LLM to ask.
+        passages: The passages for each question, in the order of the questions.
+        lexicon: Drugs and symptoms that an answer may name.
+        max_tokens: Longest reply, in tokens.
+        label: Name of the step in progress bars and in the record of the run.
+    """
+
+    llm: LLM
+    passages: Sequence[Sequence[Chunk]]
+    lexicon: Lexicon
+    max_tokens: int
+    label: str
+
+    def __call__(self, questions: Sequence[ChartQuestion]) -> list[Answer]:
+        """Answer each question."""
+        pairs = list(zip(questions, self.passages, strict=True))
+        prompts = [answer_prompt(question, passages) for question, passages in pairs]
+        replies = self.llm.chat_many(
+            prompts, max_tokens=self.max_tokens, overflow="record", label=self.label
+        )
+        return [
+            score_reply(question, reply, passages, self.lexicon)
+            for (question, passages), reply in zip(pairs, replies, strict=True)
+        ]
+
+
+def score_reply(
+    question: ChartQuestion, reply: Reply, passages: Sequence[Chunk], lexicon: Lexicon
 ) -> Answer:
-    """A reply with its measures; one that could not be read is wrong, whatever the chart holds.
+    """Read and score a reply; one that could not be read is wrong, whatever the chart holds.
 
-    Measures: accuracy; cites (of answers with a value, those that cite a shown passage); citation_precision (cited
-    passages, those that hold the answer) where the chart has one.
+    Measures: accuracy; cites (of answers with a value, those that cite a passage of the prompt);
+    citation_precision (of cited passages, those that hold the answer) where the chart has one.
+
+    Args:
+        question: The question.
+        reply: The LLM's reply.
+        passages: The passages of the prompt.
+        lexicon: Drugs and symptoms that an answer may name.
     """
     numbers, value = read_answer(question, reply.text, lexicon)
-    cited = [shown[n - 1] for n in numbers if 1 <= n <= len(shown)]
-    good = [c for c in shown if supports(question, c)]
-    said = value not in (None, NOT_FOUND)
-    measures = {
-        "accuracy": (float(value is not None and question.is_right(value if said else None)), 1.0)
-    }
-    if said:
+    numbered = dict(enumerate(passages, start=1))
+    cited = [numbered[number] for number in numbers if number in numbered]
+    right = [passage for passage in passages if supports(question, passage)]
+    measures = {"accuracy": (float(_is_right(question, value)), 1.0)}
+    if value not in (None, NOT_FOUND):
         measures["cites"] = (float(bool(cited)), 1.0)
-    if question.truth and value != NOT_FOUND and cited:
-        measures["citation_precision"] = (float(sum(c in good for c in cited)), float(len(cited)))
+    if question.truth and value != NOT_FOUND:
+        measures |= _citation_precision(cited, right)
     return Answer(
         task=question.kind,
         predicted=None if value is None else spoken(value),
         parsed=value is not None,
-        items=[
-            Item(c.id, str(n), gold=c in good, predicted=c in cited)
-            for n, c in enumerate(shown, start=1)
-        ],
+        items=_passage_items(passages, right, cited),
         measures=measures,
         **reply.columns,
     )
 
 
+def _citation_precision(
+    cited: Sequence[Chunk], right: Sequence[Chunk]
+) -> dict[str, tuple[float, float]]:
+    """Cited passages, and those of them that hold the answer; nothing if none is cited."""
+    if not cited:
+        return {}
+    n_right = sum(passage in right for passage in cited)
+    return {"citation_precision": (float(n_right), float(len(cited)))}
+
+
+def _passage_items(
+    passages: Sequence[Chunk], right: Sequence[Chunk], cited: Sequence[Chunk]
+) -> list[Item]:
+    """The passages of the prompt by number: which hold the answer, which the reply cites."""
+    items = []
+    for number, passage in enumerate(passages, start=1):
+        item = Item(passage.id, str(number), gold=passage in right, predicted=passage in cited)
+        items.append(item)
+    return items
+
+
+def _is_right(question: ChartQuestion, value: Value | None) -> bool:
+    """Whether what was read off a reply is right; None could not be read."""
+    if value is None:
+        return False
+    return question.is_right(None if value == NOT_FOUND else value)
+
+
 _CITATION = re.compile(r"\[\s*(\d+(?:\s*[,;]\s*\d+)*)\s*\]")
+_NOT_FOUND = re.compile(
+    r"\bnot\s+(?:found|mentioned|stated|documented|in the (?:chart|passages))", re.IGNORECASE
+)
 
 
 def read_answer(
     question: ChartQuestion, text: str, lexicon: Lexicon
 ) -> tuple[list[int], Value | None]:
-    """The numbers in brackets, each once, and the value that a model's words give, which may be `NOT_FOUND`.
+    """Read citations and value off a reply.
 
-    The value is None if the words could not be read.
+    Args:
+        question: The question.
+        text: The text of the reply.
+        lexicon: Drugs and symptoms that an answer may name.
+
+    Returns:
+        The numbers in brackets, each once, and the value: `NOT_FOUND`, or None if the words could
+        not be read.
     """
     text = without_thought(text)
-    numbers = dict.fromkeys(
-        int(n) for group in _CITATION.findall(text) for n in re.findall(r"\d+", group)
-    )
+    numbers: list[int] = []
+    for group in _CITATION.findall(text):
+        numbers += map(int, re.findall(r"\d+", group))
+    cited = list(dict.fromkeys(numbers))
     # the question, if the model repeats it, holds no answer
     words = _CITATION.sub(" ", text).replace(question.text, " ")
-    if re.search(
-        r"\bnot\s+(?:found|mentioned|stated|documented|in the (?:chart|passages))", words, re.I
-    ):
-        return [*numbers], NOT_FOUND
-    return [*numbers], _READERS[question.kind](words, lexicon)
+    if _NOT_FOUND.search(words):
+        return cited, NOT_FOUND
+    return cited, _READERS[question.kind](words, lexicon)
 
 
-_TIMES = {
+_TIMES_BY_HOURS = {"12": 2.0, "8": 3.0, "24": 1.0, "6": 4.0}
+"""Hours between two doses -> times a day."""
+_TIMES_BY_NUMBER = {"one": 1, "two": 2, "three": 3, "four": 4}
+_TIMES_BY_WORD = {
     "once": 1,
     "twice": 2,
     "bid": 2,
@@ -178,35 +252,55 @@ _TIMES = {
     "qd": 1,
     "qhs": 1,
     "nightly": 1,
+    "thrice": 3,
+    "q12h": 2,
+    "q8h": 3,
+    "q24h": 1,
 }
-_TIMES |= {"thrice": 3, "q12h": 2, "q8h": 3, "q24h": 1}
-_NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4}
-_EVERY = {"12": 2.0, "8": 3.0, "24": 1.0, "6": 4.0}
+_HOURS = re.compile(r"every\s+(\d+)\s*h")
+_COUNT = re.compile(r"(?<![\w.])(\d+)\s*(?:x|times?)\b")
+# not "two tablets daily"
+_NUMBER_WORD = re.compile(rf"\b({'|'.join(_TIMES_BY_NUMBER)})(?=\s+times?\b|\W*$)")
+_DAILY = re.compile(r"\b(?:daily|a day|per day)\b")
+_SINGLE_DIGIT = re.compile(r"\D{0,12}(\d)\D{0,12}")
 
 
-def _times(words: str) -> float | None:
+def _frequency_in(words: str, _: Lexicon) -> float | None:
     """Times a day, from a number, a word or an abbreviation."""
     lowered = words.lower()
-    if match := re.search(r"every\s+(\d+)\s*h", lowered):
-        return _EVERY.get(match[1])
-    if match := re.search(r"(?<![\w.])(\d+)\s*(?:x|times?)\b", lowered):
-        return float(match[1])
-    if match := re.search(
-        rf"\b({'|'.join(_NUMBERS)})(?=\s+times?\b|\W*$)", lowered
-    ):  # not "two tablets daily"
-        return float(_NUMBERS[match[1]])
-    for word, times in _TIMES.items():
+    hours = _HOURS.search(lowered)
+    if hours:
+        return _TIMES_BY_HOURS.get(hours[1])
+    for read in (_counted_times, _times_by_word, _daily):
+        times = read(lowered)
+        if times is not None:
+            return times
+    digit = _SINGLE_DIGIT.fullmatch(lowered.strip())
+    return float(digit[1]) if digit else None
+
+
+def _counted_times(lowered: str) -> float | None:
+    count = _COUNT.search(lowered)
+    if count:
+        return float(count[1])
+    number = _NUMBER_WORD.search(lowered)
+    return float(_TIMES_BY_NUMBER[number[1]]) if number else None
+
+
+def _times_by_word(lowered: str) -> float | None:
+    for word, times in _TIMES_BY_WORD.items():
         if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", lowered):
             return float(times)
-    if re.search(r"\b(?:daily|a day|per day)\b", lowered) and not re.search(
-        r"\d", lowered.replace("mg", "")
-    ):
-        return 1.0
-    alone = re.fullmatch(r"\D{0,12}(\d)\D{0,12}", lowered.strip())
-    return float(alone[1]) if alone else None
+    return None
 
 
-def _dates(words: str) -> tuple[date, date] | None:
+def _daily(lowered: str) -> float | None:
+    """Once a day, if no number says otherwise."""
+    has_digit = re.search(r"\d", lowered.replace("mg", ""))
+    return 1.0 if _DAILY.search(lowered) and not has_digit else None
+
+
+def _timeline_in(words: str, _: Lexicon) -> tuple[date, date] | None:
     """The earliest and the latest date of a text."""
     days = []
     for text in re.findall(r"\d{4}-\d{2}-\d{2}", words):
@@ -217,48 +311,103 @@ def _dates(words: str) -> tuple[date, date] | None:
     return (min(days), max(days)) if days else None
 
 
-def _word(words: str, options: Sequence[str]) -> str | None:
-    lowered = (
-        words.lower()
-        .replace("partially effective", "partial")
-        .replace("partly effective", "partial")
-    )
-    lowered = lowered.replace("not effective", "ineffective").replace(
-        "not successful", "refractory"
-    )
-    found = [(m.start(), word) for word in options if (m := re.search(rf"\b{word}", lowered))]
-    # who repeats the list of choices has not chosen
-    return min(found)[1] if 0 < len(found) < len(options) else None
-
-
-_READERS: dict[Kind, Callable[[str, Lexicon], Value | None]] = {
-    "medications": lambda words, lexicon: lexicon.drugs_in(words) or None,
-    "dose": lambda words, _: milligrams(re.sub(r"\bmilligrams?\b", "mg", words, flags=re.I)),
-    "outcome": lambda words, _: _word(words, OUTCOMES),
-    "timeline": lambda words, _: _dates(words),
-    "effectiveness": lambda words, _: _word(words, EFFECTS),
-    "frequency": lambda words, _: _times(words),
-    "symptoms": lambda words, lexicon: lexicon.symptoms_in(words) or None,
+_SYNONYMS = {
+    "partially effective": "partial",
+    "partly effective": "partial",
+    "not effective": "ineffective",
+    "not successful": "refractory",
 }
 
 
-def by_code(
-    registry: pd.DataFrame, antiseizure: Iterable[str]
-) -> Callable[[Sequence[ChartQuestion]], list[Answer]]:
-    """An arm without a model: see `answer_by_registry`."""
-    known = frozenset(antiseizure)
-    return lambda questions: [_said(q, answer_by_registry(registry, q, known)) for q in questions]
+def _first_option(words: str, options: Sequence[str]) -> str | None:
+    """The option that the words name first; None if they name no option or all of them.
+
+    Who repeats the list of options has not chosen.
+    """
+    lowered = words.lower()
+    for phrase, option in _SYNONYMS.items():
+        lowered = lowered.replace(phrase, option)
+    places = []
+    for option in options:
+        match = re.search(rf"\b{option}", lowered)
+        if match:
+            places.append((match.start(), option))
+    if not places or len(places) == len(options):
+        return None
+    return min(places)[1]
+
+
+def _outcome_in(words: str, _: Lexicon) -> str | None:
+    return _first_option(words, OUTCOMES)
+
+
+def _effectiveness_in(words: str, _: Lexicon) -> str | None:
+    return _first_option(words, EFFECTS)
+
+
+def _dose_in(words: str, _: Lexicon) -> float | None:
+    return milligrams(re.sub(r"\bmilligrams?\b", "mg", words, flags=re.IGNORECASE))
+
+
+def _drugs_in(words: str, lexicon: Lexicon) -> frozenset[str] | None:
+    return lexicon.drugs_in(words) or None
+
+
+def _symptoms_in(words: str, lexicon: Lexicon) -> frozenset[str] | None:
+    return lexicon.symptoms_in(words) or None
+
+
+_READERS: dict[Kind, Callable[[str, Lexicon], Value | None]] = {
+    "medications": _drugs_in,
+    "dose": _dose_in,
+    "outcome": _outcome_in,
+    "timeline": _timeline_in,
+    "effectiveness": _effectiveness_in,
+    "frequency": _frequency_in,
+    "symptoms": _symptoms_in,
+}
+"""Kind of question -> what reads the value off a reply's words."""
+
+
+@dataclass(frozen=True)
+class RegistryArm:
+    """Code answers from a registry, without an LLM: see `answer_by_registry`.
+
+    Attributes:
+        registry: The registry.
+        antiseizure: Generic names of the drugs that questions are about.
+    """
+
+    registry: pd.DataFrame
+    antiseizure: Collection[str]
+
+    def __call__(self, questions: Sequence[ChartQuestion]) -> list[Answer]:
+        """Answer each question."""
+        drugs = frozenset(self.antiseizure)
+        answers = []
+        for question in questions:
+            value = answer_by_registry(self.registry, question, drugs)
+            answers.append(_scored_value(question, value))
+        return answers
 
 
 def commonest(questions: Sequence[ChartQuestion]) -> list[Answer]:
-    """The floor: to all questions of a kind the answer that is right for most of them, absent ones included."""
-    right: dict[Kind, Counter[Value | None]] = defaultdict(Counter)
+    """Answer all questions of a kind with what is right for most of them: the floor.
+
+    A question whose answer is not in the chart counts with that.
+    """
+    counts: dict[Kind, Counter[Value | None]] = defaultdict(Counter)
     for question in questions:
-        right[question.kind].update(question.truth or [None])
-    return [_said(question, right[question.kind].most_common(1)[0][0]) for question in questions]
+        counts[question.kind].update(question.truth or [None])
+    answers = []
+    for question in questions:
+        [(value, _)] = counts[question.kind].most_common(1)
+        answers.append(_scored_value(question, value))
+    return answers
 
 
-def _said(question: ChartQuestion, value: Value | None) -> Answer:
+def _scored_value(question: ChartQuestion, value: Value | None) -> Answer:
+    """The row of an answer that code gives; None reads as `NOT_FOUND`."""
     return Answer(
         task=question.kind,
         predicted=NOT_FOUND if value is None else spoken(value),
@@ -269,9 +418,15 @@ def _said(question: ChartQuestion, value: Value | None) -> Answer:
 def answer_by_registry(
     registry: pd.DataFrame, question: ChartQuestion, antiseizure: frozenset[str]
 ) -> Value | None:
-    """The answer that the registry's columns give; None if they hold none, which reads as "Not found in chart".
+    """Answer from the columns of a registry, without reading the question.
 
-    The registry is the paper's ("Registry schema"); a note without a medication has one row. No question is read.
+    Args:
+        registry: The paper's ("Registry schema"); a note without a medication has one row.
+        question: The question.
+        antiseizure: Generic names of the drugs that questions are about.
+
+    Returns:
+        The answer; None if the columns hold none, which reads as "Not found in chart".
     """
     rows = registry[registry.patient_id == question.patient]
     rows = rows.assign(day=pd.to_datetime(rows.note_date))
@@ -279,110 +434,155 @@ def answer_by_registry(
         rows = rows[rows.day.between(pd.Timestamp(question.since), pd.Timestamp(question.until))]
     if question.drug:
         rows = rows[rows.medication == question.drug]
-    return _ANSWER[question.kind](rows, antiseizure) if len(rows) else None
+    if rows.empty:
+        return None
+    if question.kind == "medications":
+        return frozenset(rows.medication.dropna()) & antiseizure or None
+    return _COLUMN_READERS[question.kind](rows)
 
 
-def _dose(rows: pd.DataFrame, _: frozenset[str]) -> Value | None:
-    doses = [dose for text in rows.medication_dosage.dropna() if (dose := milligrams(str(text)))]
-    return doses[-1] if doses else None
+def _dose(rows: pd.DataFrame) -> float | None:
+    """The last dose that can be read."""
+    doses = [milligrams(str(text)) for text in rows.medication_dosage.dropna()]
+    known = [dose for dose in doses if dose]
+    return known[-1] if known else None
 
 
-def _frequency(rows: pd.DataFrame, _: frozenset[str]) -> Value | None:
+def _frequency(rows: pd.DataFrame) -> float | None:
+    """The commonest number of times a day."""
     times = pd.to_numeric(rows.intake_times_per_day, errors="coerce").dropna()
-    return float(times.mode().iloc[0]) if len(times) else None
+    return None if times.empty else float(times.mode().iloc[0])
 
 
-def _outcome(rows: pd.DataFrame, _: frozenset[str]) -> Value | None:
-    last_year = rows.seizure_status[rows.day >= rows.day.max() - pd.Timedelta(days=365)]
-    if not (last_year == "positive").any():
-        return "successful" if (last_year == "negative").any() else None
-    failed = rows.medication[rows.medication_effectiveness == "ineffective"].nunique()
-    return "refractory" if failed >= 2 else "undetermined"
+def _outcome(rows: pd.DataFrame) -> str | None:
+    """The outcome by the seizure status of the last year, and by the drugs that failed."""
+    year_before = rows.day.max() - pd.Timedelta(days=365)
+    last_year = rows.seizure_status[rows.day >= year_before]
+    if (last_year == "positive").any():
+        failed = rows.medication[rows.medication_effectiveness == "ineffective"]
+        return "refractory" if failed.nunique() >= 2 else "undetermined"
+    return "successful" if (last_year == "negative").any() else None
 
 
-def _effectiveness(rows: pd.DataFrame, _: frozenset[str]) -> Value | None:
-    known = rows.sort_values("note_date", kind="stable").medication_effectiveness
-    known = known[known.isin(EFFECTS)]
-    return str(known.iloc[-1]) if len(known) else None
+def _timeline(rows: pd.DataFrame) -> tuple[date, date]:
+    return rows.day.min().date(), rows.day.max().date()
 
 
-_ANSWER: dict[str, Callable[[pd.DataFrame, frozenset[str]], Value | None]] = {
-    "medications": lambda rows, antiseizure: (
-        frozenset(rows.medication.dropna()) & antiseizure or None
-    ),
+def _effectiveness(rows: pd.DataFrame) -> str | None:
+    """The last statement."""
+    stated = rows.sort_values("note_date", kind="stable").medication_effectiveness
+    known = stated[stated.isin(EFFECTS)]
+    return None if known.empty else str(known.iloc[-1])
+
+
+def _symptoms(rows: pd.DataFrame) -> frozenset[str] | None:
+    symptoms: set[str] = set()
+    for names in rows.seizure_symptoms:
+        symptoms.update(names)
+    return frozenset(symptoms) or None
+
+
+_COLUMN_READERS: dict[str, Callable[[pd.DataFrame], Value | None]] = {
     "dose": _dose,
     "outcome": _outcome,
-    "timeline": lambda rows, _: (rows.day.min().date(), rows.day.max().date()),
+    "timeline": _timeline,
     "effectiveness": _effectiveness,
     "frequency": _frequency,
-    "symptoms": lambda rows, _: (
-        frozenset(name for names in rows.seizure_symptoms for name in names) or None
-    ),
+    "symptoms": _symptoms,
 }
+"""Kind of question -> what reads the answer off the rows of one patient."""
 
 
 def gold_registry(charts: Charts) -> pd.DataFrame:
-    """The registry as a perfect extraction would make it: the columns that `answer_by_registry` reads, from gold facts.
+    """Build the registry of a perfect extraction, with the columns that `answer_by_registry` reads.
 
-    What was copied forward is left out, and so is a drug that is only an idea or taken by a relative.
+    It leaves out what was copied forward, and drugs that are only an idea or taken by a relative.
     """
-
-    def own(facts: Iterable[FactT], note: Note) -> list[FactT]:
-        return [f for f in facts if f.note_id == note.note_id and f.copied_from is None]
-
     rows: list[dict[str, object]] = []
     for chart in charts:
-        signs = [
-            s for s in chart.facts_of(Symptom) if s.role == "seizure" and s.context == "affirmed"
-        ]
-        taken = [
-            m for m in chart.facts_of(MedicationEvent) if not m.past and m.action != "single dose"
-        ]
         for note in chart.notes:
-            common: dict[str, object] = {
-                "patient_id": chart.patient_id,
-                "note_date": note.date.isoformat(),
-                "seizure_status": gold_status(chart, note),
-                "seizure_symptoms": sorted({s.name for s in own(signs, note)}),
-            }
-            rows += [
-                common
-                | {
-                    "medication": m.drug,
-                    "medication_dosage": f"{m.dose_mg:g} mg" if m.dose_mg else None,
-                    "intake_times_per_day": m.times_per_day,
-                    "medication_effectiveness": m.effectiveness,
-                }
-                for m in own(taken, note)
-            ] or [common]
+            rows += _gold_rows(chart, note)
     return pd.DataFrame(rows)
 
 
-def summary(outcomes: Outcomes, model: str) -> str:
-    """The page's answer: model against code on the questions that the chart answers, and apart on the others."""
-    told, silent = (outcomes.where(**{"in the chart": answer}) for answer in ("yes", "no"))
-    share = {arm: figures.score_text(told.score("accuracy", arm)) for arm in ARMS}
-    [test] = told.compare([("registry", "rag")], "accuracy")
-    words = {
-        word: told.where(**{"words of the chart": word})
-        for word in told.strata("words of the chart")
+def _gold_rows(chart: Chart, note: Note) -> list[dict[str, object]]:
+    """The rows of one note."""
+    common: dict[str, object] = {
+        "patient_id": chart.patient_id,
+        "note_date": note.date.isoformat(),
+        "seizure_status": gold_status(chart, note),
+        "seizure_symptoms": _gold_symptoms(chart, note),
     }
-    by_words = [
-        f"{figures.number(of.score('accuracy', 'registry').value)} ({word})"
-        for word, of in words.items()
-    ]
+    rows = [common | _gold_columns(event) for event in _gold_events(chart, note)]
+    return rows or [common]
+
+
+def _gold_symptoms(chart: Chart, note: Note) -> list[str]:
+    symptoms = set()
+    for symptom in chart.facts_of(Symptom):
+        if symptom.is_ictal and symptom.is_own_of(note.note_id):
+            symptoms.add(symptom.name)
+    return sorted(symptoms)
+
+
+def _gold_events(chart: Chart, note: Note) -> list[MedicationEvent]:
+    """What a note itself states of drugs that the patient takes regularly."""
+    events = []
+    for event in chart.facts_of(MedicationEvent):
+        is_regular = not event.past and event.action != "single dose"
+        if is_regular and event.is_own_of(note.note_id):
+            events.append(event)
+    return events
+
+
+def _gold_columns(event: MedicationEvent) -> dict[str, object]:
+    return {
+        "medication": event.drug,
+        "medication_dosage": f"{event.dose_mg:g} mg" if event.dose_mg else None,
+        "intake_times_per_day": event.times_per_day,
+        "medication_effectiveness": event.effectiveness,
+    }
+
+
+def summary(outcomes: Outcomes, model: str) -> str:
+    """Write the answer of the page: LLM against code.
+
+    Questions that the chart does not answer have a sentence of their own.
+
+    Args:
+        outcomes: Rows of all arms.
+        model: Name of the LLM.
+    """
+    answerable = outcomes.where(**{"in the chart": "yes"})
+    scores = {arm: figures.score_text(answerable.score("accuracy", arm)) for arm in ARMS}
+    [comparison] = answerable.compare([("registry", "rag")], "accuracy")
+    difference = figures.points(comparison.test)
     text = (
-        f"**On {test.test.n} questions about {told.frame.cluster.nunique()} patients, {model} with retrieved "
-        f"passages scores {share['rag']}; a few lines of code on the extracted registry score "
-        f"{share['registry']}** (difference {figures.points(test.test)} points, {figures.p_words(test.p)}). By the "
-        f"charts' wording, the code is right in {figures.listed(by_words)}. "
-        f"With the right passages the model reaches {share['right_passages']}; with an error-free registry the code "
-        f"reaches {share['perfect_registry']}. Always giving the commonest answer of each kind would score "
-        f"{share['commonest']}."
+        f"**On {comparison.test.n} questions about {answerable.frame.cluster.nunique()} patients, "
+        f"{model} with retrieved passages scores {scores['rag']}; a few lines of code on the "
+        f"extracted registry score {scores['registry']}** (difference {difference} points, "
+        f"{figures.p_words(comparison.p)}). By the charts' wording, the code is right in "
+        f"{_scores_by_wording(answerable)}. With the right passages the model reaches "
+        f"{scores['right_passages']}; with an error-free registry the code reaches "
+        f"{scores['perfect_registry']}. Always giving the commonest answer of each kind would "
+        f"score {scores['commonest']}."
     )
-    if len(silent.frame):
-        says = {
-            arm: figures.score_text(silent.score("accuracy", arm)) for arm in ("rag", "registry")
-        }
-        text += f" If the chart lacks the answer, the model says so in {says['rag']}, the code in {says['registry']}."
-    return text
+    absent = outcomes.where(**{"in the chart": "no"})
+    if absent.frame.empty:
+        return text
+    by_llm = figures.score_text(absent.score("accuracy", "rag"))
+    by_code = figures.score_text(absent.score("accuracy", "registry"))
+    return (
+        f"{text} If the chart lacks the answer, the model says so in {by_llm}, the code in "
+        f"{by_code}."
+    )
+
+
+def _scores_by_wording(outcomes: Outcomes) -> str:
+    """The accuracy of code on the extracted registry, by the wording of the charts."""
+    scores = []
+    for wording in outcomes.strata("words of the chart"):
+        part = outcomes.where(**{"words of the chart": wording})
+        score = figures.number(part.score("accuracy", "registry").value)
+        scores.append(f"{score} ({wording})")
+    return figures.listed(scores)

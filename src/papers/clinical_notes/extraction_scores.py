@@ -73,7 +73,7 @@ def gold_status(chart: Chart, note: Note) -> Status:
     """Return the seizure status that a note states of itself; copied passages do not count."""
     statuses = set()
     for fact in chart.facts_of(SeizureStatus):
-        if fact.note_id == note.note_id and fact.copied_from is None:
+        if fact.is_own_of(note.note_id):
             statuses.add(fact.status)
     if not statuses:
         return "unknown"

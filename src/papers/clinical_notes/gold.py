@@ -58,6 +58,10 @@ class Fact:
     date: date
     copied_from: str | None = None
 
+    def is_own_of(self, note_id: str) -> bool:
+        """Whether a note states it itself, and does not copy it from an older one."""
+        return self.note_id == note_id and self.copied_from is None
+
 
 FactT = TypeVar("FactT", bound=Fact)
 
@@ -88,6 +92,11 @@ class MedicationEvent(Fact):
     effectiveness: Effectiveness | None = None
     past: bool = False
 
+    @property
+    def states_regimen(self) -> bool:
+        """Whether the passage states both the dose and how often it is taken."""
+        return self.dose_mg is not None and bool(self.times_per_day)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SeizureStatus(Fact):
@@ -110,6 +119,11 @@ class Symptom(Fact):
     context: Context
     role: Literal["seizure", "side effect"]
     drug: str | None = None
+
+    @property
+    def is_ictal(self) -> bool:
+        """Whether it is a part of the patient's seizures."""
+        return self.role == "seizure" and self.context == "affirmed"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,11 +1,12 @@
-"""Labelled questions about synthetic charts: written from the gold facts, so that the passages that answer are known.
+"""Labelled questions about synthetic charts, written from the gold facts.
 
-The paper announces "labeled query datasets" and has none. The passages that cover the sentence that states a fact
-answer the question about it. A copy of it in a later note answers too, but less well: its date may mislead.
+The paper announces "labeled query datasets" and has none. The passages that cover the sentence
+that states a fact answer the question about it. A copy of it in a later note answers too, but
+less well: its date may mislead.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from itertools import zip_longest
@@ -38,12 +39,12 @@ Names = Mapping[str, Mapping[Variant, Sequence[str]]]
 
 QUESTIONS = DATA / "clinical_questions.yml"
 """Kind of question -> its intent and its wordings."""
-MOST_RELEVANT = 100
+MAX_FACTS = 100
 """A question that more facts answer is too wide to rank passages by, and is left out."""
 
 
 class Place(NamedTuple):
-    """A sentence of a note that answers a question; grade 2 for the sentence itself, 1 for a copy of it."""
+    """A sentence of a note that answers a question; grade 2 for the sentence, 1 for a copy."""
 
     note: str
     start: int
@@ -53,11 +54,20 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Question:
-    """A question with its labels, which come from the fact, not from the words; see `Answer` for unit and strata.
+    """A question with its labels, which come from the fact, not from the words.
 
-    `since` and `until` are the days that it is about, `places` the sentences that answer it. The split is tune for
-    choosing weights, test for everything that is reported. `cluster` is the id of the first question that it belongs
-    with; see `clustered`.
+    Attributes:
+        id: Identifier.
+        text: The question.
+        unit: See `evaluation.answers.Answer`.
+        intent: What kind of question it is.
+        strata: See `evaluation.answers.Answer`.
+        patient: The patient that it is about, if it is about one.
+        since: First day that it is about; None if it names no period.
+        until: Last day that it is about; None if it names no period.
+        places: The sentences that answer it.
+        split: ``tune`` for choosing weights, ``test`` for everything that is reported.
+        cluster: Identifier of the first question that it belongs with; see `clustered`.
     """
 
     id: str
@@ -74,12 +84,12 @@ class Question:
 
     @property
     def gold(self) -> str:
-        """The sentences that answer it, by note and first character; copies of them left out."""
+        """The sentences that answer it, by note and first character; copies left out."""
         return "; ".join(f"{place.note}:{place.start}" for place in self.places if place.grade == 2)
 
 
 class _Case(NamedTuple):
-    """What could be asked: a kind, what fills its braces, and the facts that answer."""
+    """A possible question: a kind, what fills its braces, and the facts that answer."""
 
     kind: str
     fills: dict[str, str]
@@ -87,191 +97,311 @@ class _Case(NamedTuple):
 
 
 def antiseizure_names() -> dict[str, dict[Variant, list[str]]]:
-    """The antiseizure drugs that questions are asked about, with their names by kind."""
-    drugs = words(DRUGS)["antiseizure"]
-    return {
-        drug: {"brand": of.get("brands", []), "abbreviation": of.get("abbreviations", [])}
-        for drug, of in drugs.items()
-    }
+    """Return the antiseizure drugs that questions are about, with their names by kind."""
+    names: dict[str, dict[Variant, list[str]]] = {}
+    for drug, entry in words(DRUGS)["antiseizure"].items():
+        names[drug] = {
+            "brand": entry.get("brands", []),
+            "abbreviation": entry.get("abbreviations", []),
+        }
+    return names
 
 
 def lexicon_of(charts: Charts) -> Lexicon:
-    """What the parser may know: the dictionary of drugs, the symptoms that occur, the patients' identifiers."""
-    symptoms = {symptom.name for chart in charts for symptom in chart.facts_of(Symptom)}
+    """Collect what the parser may know: drugs, symptoms that occur, the patients' identifiers."""
+    symptoms = {symptom.name for symptom in _facts(charts, Symptom)}
     return Lexicon(drug_names(), symptoms, [chart.patient_id for chart in charts])
+
+
+def _facts(charts: Charts, kind: type[FactT]) -> list[FactT]:
+    """The facts of one kind in all charts."""
+    facts: list[FactT] = []
+    for chart in charts:
+        facts += chart.facts_of(kind)
+    return facts
 
 
 def write_questions(
     charts: Charts, names: Names, per_intent: int, seed: int, tune: float = 0.25
 ) -> list[Question]:
-    """So many questions of each intent, spread evenly over their kinds; a share of each is set aside for tuning.
+    """Write questions of each intent, spread evenly over their kinds.
 
-    There are fewer where the charts have not enough to ask about. `names` are those of drugs, by kind.
+    Args:
+        charts: The charts to ask about.
+        names: Names of the drugs, by kind.
+        per_intent: Number of questions of each intent; fewer if the charts have not enough.
+        seed: Seed of the draw.
+        tune: Share of each intent's questions that is set aside for tuning.
+
+    Returns:
+        The questions with their clusters.
     """
     rng = np.random.default_rng(seed)
-    by_kind: dict[str, list[_Case]] = defaultdict(list)
-    for case in _cases(charts):
-        about = {drug for brace, drug in case.fills.items() if brace in ("d", "d2")}
-        if 1 <= len(case.facts) <= MOST_RELEVANT and about <= names.keys():
-            by_kind[case.kind].append(case)
+    cases_by_kind = _cases_by_kind(charts, names)
     questions: list[Question] = []
     for intent in INTENTS:
-        shuffled = {
-            kind: [by_kind[kind][i] for i in rng.permutation(len(by_kind[kind]))]
-            for kind, template in words(QUESTIONS).items()
-            if template.get("intent") == intent
-        }
-        turns = zip_longest(*shuffled.values())
-        cases = [case for turn in turns for case in turn if case is not None][:per_intent]
-        cut = round(tune * len(cases))
-        splits = rng.permutation([*["tune"] * cut, *["test"] * (len(cases) - cut)])
-        for number, (case, split) in enumerate(zip(cases, splits.tolist(), strict=True)):
-            questions.append(_word(case, intent, names, rng, f"{intent}-{number:03}", split))
+        cases = _draw_cases(intent, cases_by_kind, rng)[:per_intent]
+        n_tune = round(tune * len(cases))
+        splits = rng.permutation(["tune"] * n_tune + ["test"] * (len(cases) - n_tune))
+        for number, case in enumerate(cases):
+            question = _word(case, intent, names, rng)
+            split: Split = "tune" if splits[number] == "tune" else "test"
+            questions.append(replace(question, id=f"{intent}-{number:03}", split=split))
     return clustered(questions)
 
 
-def clustered(questions: Sequence[Question]) -> list[Question]:
-    """The questions with the clusters by which they are drawn and tested: what chance gives or takes together.
+def _cases_by_kind(charts: Charts, names: Names) -> dict[str, list[_Case]]:
+    """Possible questions about drugs with known names, of not too many facts."""
+    by_kind: dict[str, list[_Case]] = defaultdict(list)
+    for case in _cases(charts):
+        drugs = {drug for brace, drug in case.fills.items() if brace in DRUG_BRACES}
+        if 1 <= len(case.facts) <= MAX_FACTS and drugs <= names.keys():
+            by_kind[case.kind].append(case)
+    return by_kind
 
-    Questions about one patient belong together, and so do questions that the same sentences answer.
+
+def _draw_cases(
+    intent: Intent, cases_by_kind: Mapping[str, list[_Case]], rng: np.random.Generator
+) -> list[_Case]:
+    """All cases of an intent in random order, its kinds in turn."""
+    shuffled = []
+    for kind, template in words(QUESTIONS).items():
+        if template.get("intent") == intent:
+            cases = cases_by_kind.get(kind, [])
+            order = rng.permutation(len(cases))
+            shuffled.append([cases[position] for position in order])
+    drawn = []
+    for turn in zip_longest(*shuffled):
+        drawn += [case for case in turn if case is not None]
+    return drawn
+
+
+def clustered(questions: Sequence[Question]) -> list[Question]:
+    """Give the questions their clusters, the units of resampling and of paired tests.
+
+    Questions about one patient belong together, and so do questions that the same sentences
+    answer.
     """
-    keys = [(q.patient or q.id, frozenset(place[:3] for place in q.places)) for q in questions]
-    together = DisjointSet({key for pair in keys for key in pair})
-    for pair in keys:
-        together.merge(*pair)
-    first: dict[Hashable, str] = {}
-    return [
-        replace(q, cluster=first.setdefault(together[key], q.id))
-        for q, (key, _) in zip(questions, keys, strict=True)
-    ]
+    owners = [question.patient or question.id for question in questions]
+    sentences = [_sentences(question) for question in questions]
+    together = DisjointSet({*owners, *sentences})
+    for owner, answering in zip(owners, sentences, strict=True):
+        together.merge(owner, answering)
+    first_ids: dict[Hashable, str] = {}
+    with_cluster = []
+    for question, owner in zip(questions, owners, strict=True):
+        cluster = first_ids.setdefault(together[owner], question.id)
+        with_cluster.append(replace(question, cluster=cluster))
+    return with_cluster
+
+
+def _sentences(question: Question) -> frozenset[tuple[str, int, int]]:
+    """The places that answer a question, whatever their grade."""
+    return frozenset((place.note, place.start, place.end) for place in question.places)
+
+
+DRUG_BRACES = ("d", "d2")
+"""Names in braces that a drug fills."""
+_DATE_FORMATS = {"month": "%B %Y", "year": "%Y"}
+"""Names in braces that a date fills, and how."""
 
 
 def _cases(charts: Charts) -> Iterator[_Case]:
-    def of(kind: type[FactT], holds: Callable[[FactT], object]) -> list[FactT]:
-        return [fact for chart in charts for fact in chart.facts_of(kind) if holds(fact)]
-
     for chart in charts:
-        yield from _patient_cases(chart)
-    meds = of(MedicationEvent, lambda m: not m.past)
-    effects = of(Symptom, lambda s: s.role == "side effect" and s.context == "affirmed")
-    ended = [m for m in meds if m.action == "stop" and m.reason]
-    eegs = of(EegFinding, lambda e: e.abnormal)
-    yield from _grouped("works", [m for m in meds if m.effectiveness], lambda m: {"d": m.drug})
-    yield from _grouped("cohort_effect", effects, lambda s: {"d": s.drug, "s": s.name})
-    yield from _grouped("cohort_stop", ended, lambda m: {"d": m.drug, "s": m.reason})
-    switched = [m for m in meds if m.action == "switch" and m.replaces]
-    yield from _grouped("cohort_switch", switched, lambda m: {"d": m.drug, "d2": m.replaces})
-    for kind in ("cohort_eeg", "findings"):
-        yield from _grouped(kind, eegs, lambda e: {"f": e.finding, "r": e.region})
-    family = of(FamilyHistory, lambda f: f.present)
-    yield from _grouped(
-        "cohort_family", family, lambda f: {"relative": f.relative, "s": f.condition}
-    )
-    yield from _grouped("effects", effects, lambda s: {"d": s.drug})
-    ictal = of(Symptom, lambda s: s.role == "seizure" and s.context == "affirmed")
-    yield from _grouped("semiology", ictal, lambda s: {"s": s.name})
-    yield from _grouped("reasons", ended, lambda m: {"d": m.drug})
+        yield from _treatment_cases(chart)
+        yield from _stop_cases(chart)
+        yield from _finding_cases(chart)
+    yield from _cohort_treatment_cases(charts)
+    yield from _cohort_symptom_cases(charts)
+    yield from _cohort_finding_cases(charts)
 
 
-def _patient_cases(chart: Chart) -> Iterator[_Case]:
-    p, meds, seizures = (
-        chart.patient_id,
-        [m for m in chart.facts_of(MedicationEvent) if not m.past],
-        chart.facts_of(SeizureStatus),
-    )
-    began = [m for m in meds if m.action in ("start", "switch")]
-    yield from _grouped("start", began, lambda m: {"p": p, "d": m.drug})
-    dosed = [m for m in meds if m.dose_mg is not None and m.times_per_day]
-    yield from _grouped("dose", dosed, lambda m: {"p": p, "d": m.drug, "month": f"{m.date:%B %Y}"})
-    ended = [(m, m.drug) for m in meds if m.action == "stop" and m.reason]
-    ended += [(m, m.replaces) for m in meds if m.action == "switch" and m.replaces and m.reason]
-    for drug in dict.fromkeys(drug for _, drug in ended):
-        yield _Case("stop", {"p": p, "d": drug}, [m for m, of in ended if of == drug])
-    yield from _grouped("symptom", chart.facts_of(Symptom), lambda s: {"p": p, "s": s.name})
-    yield from _grouped("seizures", seizures, lambda s: {"p": p, "year": str(s.date.year)})
-    yield from _grouped("eeg", chart.facts_of(EegFinding), lambda _: {"p": p})
-    yield from _grouped("family", chart.facts_of(FamilyHistory), lambda _: {"p": p})
-    yield from _grouped(
-        "helped", [m for m in meds if m.effectiveness], lambda m: {"p": p, "d": m.drug}
-    )
+def _cohort_treatment_cases(charts: Charts) -> Iterator[_Case]:
+    """Questions about drugs in all patients."""
+    events = [event for event in _facts(charts, MedicationEvent) if not event.past]
+    yield from _grouped("works", _rated(events), {"d": "drug"})
+    stopped = [event for event in events if event.action == "stop"]
+    ended = [event for event in stopped if event.reason]
+    yield from _grouped("cohort_stop", ended, {"d": "drug", "s": "reason"})
+    yield from _grouped("reasons", ended, {"d": "drug"})
+    switched = [event for event in events if event.action == "switch"]
+    yield from _grouped("cohort_switch", switched, {"d": "drug", "d2": "replaces"})
+
+
+def _rated(events: Sequence[MedicationEvent]) -> list[MedicationEvent]:
+    """The events that state how well a drug worked."""
+    return [event for event in events if event.effectiveness]
+
+
+def _cohort_finding_cases(charts: Charts) -> Iterator[_Case]:
+    """Questions about EEGs and families of all patients."""
+    eegs = [eeg for eeg in _facts(charts, EegFinding) if eeg.abnormal]
+    yield from _grouped("cohort_eeg", eegs, {"f": "finding", "r": "region"})
+    yield from _grouped("findings", eegs, {"f": "finding", "r": "region"})
+    family = [fact for fact in _facts(charts, FamilyHistory) if fact.present]
+    yield from _grouped("cohort_family", family, {"relative": "relative", "s": "condition"})
+
+
+def _cohort_symptom_cases(charts: Charts) -> Iterator[_Case]:
+    """Questions about seizures and side effects of all patients."""
+    symptoms = _facts(charts, Symptom)
+    ictal = [symptom for symptom in symptoms if symptom.is_ictal]
+    yield from _grouped("semiology", ictal, {"s": "name"})
+    affirmed = [symptom for symptom in symptoms if symptom.context == "affirmed"]
+    effects = [symptom for symptom in affirmed if symptom.role == "side effect"]
+    yield from _grouped("cohort_effect", effects, {"d": "drug", "s": "name"})
+    yield from _grouped("effects", effects, {"d": "drug"})
+
+
+def _treatment_cases(chart: Chart) -> Iterator[_Case]:
+    """Questions about the drugs of one patient, but for why they ended."""
+    patient = chart.patient_id
+    events = [event for event in chart.facts_of(MedicationEvent) if not event.past]
+    begun = [event for event in events if event.action in ("start", "switch")]
+    dosed = [event for event in events if event.states_regimen]
+    yield from _grouped("start", begun, {"d": "drug"}, patient)
+    yield from _grouped("dose", dosed, {"d": "drug", "month": "date"}, patient)
+    yield from _grouped("helped", _rated(events), {"d": "drug"}, patient)
+
+
+def _stop_cases(chart: Chart) -> Iterator[_Case]:
+    """Questions why a drug ended: those that were stopped first, then those that were replaced."""
+    stopped: dict[str, list[Fact]] = {}
+    replaced: dict[str, list[Fact]] = {}
+    for event in chart.facts_of(MedicationEvent):
+        if event.past or not event.reason:
+            continue
+        if event.action == "stop":
+            stopped.setdefault(event.drug, []).append(event)
+        elif event.action == "switch" and event.replaces:
+            replaced.setdefault(event.replaces, []).append(event)
+    for drug in dict.fromkeys([*stopped, *replaced]):
+        facts = stopped.get(drug, []) + replaced.get(drug, [])
+        yield _Case("stop", {"p": chart.patient_id, "d": drug}, facts)
+
+
+def _finding_cases(chart: Chart) -> Iterator[_Case]:
+    """Questions about seizures, symptoms, EEGs and the family of one patient."""
+    patient = chart.patient_id
+    seizures = chart.facts_of(SeizureStatus)
+    yield from _grouped("symptom", chart.facts_of(Symptom), {"s": "name"}, patient)
+    yield from _grouped("seizures", seizures, {"year": "date"}, patient)
+    yield from _grouped("eeg", chart.facts_of(EegFinding), {}, patient)
+    yield from _grouped("family", chart.facts_of(FamilyHistory), {}, patient)
     for drug, (first, last) in exposures(chart).items():
-        yield _Case("free_on", {"p": p, "d": drug}, [s for s in seizures if first < s.date <= last])
+        during = [status for status in seizures if first < status.date <= last]
+        yield _Case("free_on", {"p": patient, "d": drug}, during)
 
 
 def exposures(chart: Chart) -> dict[str, tuple[date, date]]:
-    """First and last day that the chart's own sentences (no copies) have the patient on each drug taken regularly."""
+    """Find when the patient took each regular drug, by the chart's own sentences (no copies).
+
+    Returns:
+        First and last day by drug.
+    """
     days: dict[str, list[date]] = defaultdict(list)
-    for m in chart.facts_of(MedicationEvent):
-        if (
-            m.copied_from is None
-            and not m.past
-            and (m.times_per_day or m.action in ("stop", "switch"))
-        ):
-            days[m.drug].append(m.date)
-            if m.replaces:
-                days[m.replaces].append(m.date)
-    return {drug: (min(of), max(of)) for drug, of in days.items()}
+    for event in chart.facts_of(MedicationEvent):
+        if event.copied_from is None and _is_regular(event):
+            days[event.drug].append(event.date)
+            if event.replaces:
+                days[event.replaces].append(event.date)
+    return {drug: (min(dates), max(dates)) for drug, dates in days.items()}
+
+
+def _is_regular(event: MedicationEvent) -> bool:
+    """Whether an event is about a drug that is taken regularly in the time of the chart."""
+    if event.past:
+        return False
+    return bool(event.times_per_day) or event.action in ("stop", "switch")
 
 
 def _grouped(
-    kind: str, facts: Iterable[FactT], key: Callable[[FactT], Mapping[str, str | None]]
+    kind: str, facts: Iterable[Fact], attributes: Mapping[str, str], patient: str | None = None
 ) -> Iterator[_Case]:
-    groups: dict[tuple[tuple[str, str], ...], list[FactT]] = defaultdict(list)
+    """One case for all facts that fill the braces alike.
+
+    Args:
+        kind: Kind of the question.
+        facts: The facts; those that lack an attribute are left out.
+        attributes: Name in braces -> the attribute that fills it.
+        patient: What fills ``{p}``, if the question is about one patient.
+    """
+    groups: dict[tuple[tuple[str, str], ...], list[Fact]] = defaultdict(list)
     for fact in facts:
-        filled = {brace: value for brace, value in key(fact).items() if value}
-        if len(filled) == len(key(fact)):
-            groups[tuple(filled.items())].append(fact)
-    for fills, of in groups.items():
-        yield _Case(kind, dict(fills), of)
+        fills = {"p": patient} if patient else {}
+        for brace, attribute in attributes.items():
+            value = getattr(fact, attribute)
+            if brace in _DATE_FORMATS:
+                value = value.strftime(_DATE_FORMATS[brace])
+            fills[brace] = value
+        if all(fills.values()):
+            groups[tuple(fills.items())].append(fact)
+    for group, members in groups.items():
+        yield _Case(kind, dict(group), members)
 
 
-def _word(
-    case: _Case, intent: Intent, names: Names, rng: np.random.Generator, id: str, split: Split
-) -> Question:
+def _word(case: _Case, intent: Intent, names: Names, rng: np.random.Generator) -> Question:
+    """Word a case, with its drugs under a random name."""
+    fills = dict(case.fills)
+    variants: list[Variant] = []
+    for brace in DRUG_BRACES:
+        if brace in fills:
+            fills[brace], variant = name_drug(fills[brace], names, rng)
+            variants.append(variant)
     wordings = words(QUESTIONS)[case.kind]["asked"]
-    called = {
-        brace: name_drug(case.fills[brace], names, rng)
-        for brace in ("d", "d2")
-        if brace in case.fills
-    }
-    variant: Variant = called["d"][1] if called else "none"
-    fills = case.fills | {brace: name for brace, (name, _) in called.items()}
-    text = wordings[rng.integers(len(wordings))].format(**fills)
-    asked = fills.get("month") or fills.get("year")
-    since, until = period(asked) if asked else (None, None)
-    places = tuple(Place(f.note_id, f.start, f.end, 1 if f.copied_from else 2) for f in case.facts)
-    strata = {"intent": intent, "drug named by": variant}
+    wording = wordings[rng.integers(len(wordings))]
+    text = wording.format(**fills)
+    days = fills.get("month") or fills.get("year")
+    since, until = period(days) if days else (None, None)
+    places = [_place(fact) for fact in case.facts]
     return Question(
-        id,
-        text,
-        f"{case.kind} | {text}",
-        intent,
-        strata,
-        fills.get("p"),
-        since,
-        until,
-        places,
-        split,
+        id="",
+        text=text,
+        unit=f"{case.kind} | {text}",
+        intent=intent,
+        strata={"intent": intent, "drug named by": variants[0] if variants else "none"},
+        patient=fills.get("p"),
+        since=since,
+        until=until,
+        places=tuple(places),
     )
 
 
+def _place(fact: Fact) -> Place:
+    return Place(fact.note_id, fact.start, fact.end, 1 if fact.copied_from else 2)
+
+
 def name_drug(drug: str, names: Names, rng: np.random.Generator) -> tuple[str, Variant]:
-    """The drug under a name of a random kind: generic, brand, abbreviation, or generic with two letters swapped."""
-    known = {kind: of for kind, of in names.get(drug, {}).items() if of and kind != "generic"}
-    kinds: list[Variant] = ["generic", *known, "misspelt"]
-    kind = kinds[rng.integers(len(kinds))]
-    if kind == "generic":
-        return drug, kind
-    if kind == "misspelt":
-        return misspell(drug, rng), kind
-    return str(rng.choice(list(known[kind]))), kind
+    """Choose a name for a drug.
+
+    Args:
+        drug: Its generic name.
+        names: Names of the drugs, by kind.
+        rng: Draws the kind and the name.
+
+    Returns:
+        The name and its kind: generic, brand, abbreviation, or generic with two letters swapped.
+    """
+    known: dict[Variant, Sequence[str]] = {}
+    for variant, options in names.get(drug, {}).items():
+        if options and variant != "generic":
+            known[variant] = options
+    variants: list[Variant] = ["generic", *known, "misspelt"]
+    variant = variants[rng.integers(len(variants))]
+    if variant == "generic":
+        return drug, variant
+    if variant == "misspelt":
+        return misspell(drug, rng), variant
+    options = list(known[variant])
+    return str(rng.choice(options)), variant
 
 
 def misspell(name: str, rng: np.random.Generator) -> str:
-    """A name with two different neighbouring letters inside it swapped, or with one letter less if there are none."""
-    places = [
-        i for i in range(1, len(name) - 2) if name[i] != name[i + 1] and name[i : i + 2].isalpha()
-    ]
+    """Swap two different neighbouring letters inside a name, or drop the last if there are none."""
+    places = []
+    for i in range(1, len(name) - 2):
+        if name[i] != name[i + 1] and name[i : i + 2].isalpha():
+            places.append(i)
     if not places:
         return name[:-1]
     i = places[rng.integers(len(places))]
@@ -279,26 +409,40 @@ def misspell(name: str, rng: np.random.Generator) -> str:
 
 
 def relevant(question: Question, chunks: Mapping[str, Sequence[Chunk]]) -> dict[str, int]:
-    """Passage -> grade: every passage (`chunks`, by note) that covers a sentence that answers the question.
+    """Grade the passages that answer a question.
 
-    A sentence that no passage covers whole, since it is longer than their overlap, goes to the one with most of it.
+    Every passage that covers an answering sentence counts. A sentence that no passage covers in
+    full, since it is longer than their overlap, belongs to the one with the largest part.
+
+    Args:
+        question: The question.
+        chunks: Note -> its passages.
+
+    Returns:
+        Passage -> grade.
     """
     grades: dict[str, int] = {}
     for place in question.places:
-        of_note = chunks.get(place.note, ())
-        covering = [c for c in of_note if c.covers(place.start, place.end)]
-        if not covering and of_note:
-            covering = [
-                max(of_note, key=lambda c: min(c.end, place.end) - max(c.start, place.start))
-            ]
-        for chunk in covering:
+        for chunk in _covering(place, chunks.get(place.note, ())):
             grades[chunk.id] = max(place.grade, grades.get(chunk.id, 0))
     return grades
 
 
+def _covering(place: Place, chunks: Sequence[Chunk]) -> list[Chunk]:
+    """The passages of a note that cover a place, or else the one with the largest part of it."""
+    covering = [chunk for chunk in chunks if chunk.covers(place.start, place.end)]
+    if covering or not chunks:
+        return covering
+    return [max(chunks, key=lambda chunk: _overlap(chunk, place))]
+
+
+def _overlap(chunk: Chunk, place: Place) -> int:
+    return min(chunk.end, place.end) - max(chunk.start, place.start)
+
+
 def by_note(chunks: Iterable[Chunk]) -> dict[str, list[Chunk]]:
-    """Passages by their note."""
-    grouped: dict[str, list[Chunk]] = defaultdict(list)
+    """Group passages by their note."""
+    groups: dict[str, list[Chunk]] = defaultdict(list)
     for chunk in chunks:
-        grouped[chunk.note].append(chunk)
-    return grouped
+        groups[chunk.note].append(chunk)
+    return groups

@@ -1,9 +1,10 @@
-"""Ways to rank the passages for a question, and how good a ranking is (clinical_notes.md, "Evaluation framework").
+"""Ways to rank the passages for a question, and how good a ranking is.
 
-Another way is one entry in `ARMS`. Arms that filter alike share a search, and the scores of each reranker.
+Source: clinical_notes.md, "Evaluation framework". Another way is one entry in `ARMS`. Arms that
+filter alike share a search, and the scores of each reranker.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -17,6 +18,7 @@ from evaluation.answers import Answer, Item
 from evaluation.metrics import ALPHA
 from evaluation.outcomes import Outcomes
 from evaluation.trec import PASSAGES, score_rankings
+from papers.clinical_notes.passages import Chunk
 from papers.clinical_notes.query import parse
 from papers.clinical_notes.questions import Question
 from papers.clinical_notes.retrieval import (
@@ -30,15 +32,21 @@ from papers.clinical_notes.retrieval import (
 from rag.retrieval import CrossEncoder, Floats, Reranker
 
 MEASURES = {name: PASSAGES[name] for name in ("nDCG@10", "P@5", "R@10", "MRR", "AP")}
-"""The paper's four metrics, and nDCG, which tells a sentence from its copy in a later note."""
+"""The paper's four metrics, and nDCG, which ranks a sentence above its copy in a later note."""
 MAIN = "nDCG@10"
 STORED = 10
-"""Ranks that a row of the table of answers lists in any case; of the rest it lists what is relevant."""
+"""Ranks that a row of the table of answers lists in full; of the rest it lists what is relevant."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One way of ranking: filters, weights and bonus, and the key of its reranker; empty for none."""
+    """One way of ranking.
+
+    Attributes:
+        label: Name for a reader.
+        settings: Filters, weights and bonus.
+        reranker: Key of the reranker; empty for none.
+    """
 
     label: str
     settings: RetrieverConfig = PAPER_CONFIG
@@ -46,7 +54,8 @@ class Arm:
 
 
 _ALONE = replace(PAPER_CONFIG, w_rerank=0, w_semantic=0, w_lexical=0, boost=0, penalty=0)
-# the reranker sees the best by the two first scores, in the paper's proportions; these weights only break its ties
+# The reranker sees the best by the two first scores, in the paper's proportions; these weights
+# only break its ties.
 _RERANKER_ALONE = replace(_ALONE, w_rerank=1, w_semantic=1e-9, w_lexical=0.6e-9)
 
 ARMS = {
@@ -67,14 +76,40 @@ OPEN: dict[str, Any] = {"boost": 0.0, "penalty": 0.0, "filters": False}
 """RetrieverConfig for a query that asks about no patient, no day and no drug."""
 COLOURS = {"hybrid": "#079c6b", "semantic": "#125ee0", "lexical": "#c35410", "reranker": "#af219d"}
 
-Ask = Callable[[Sequence[Question]], list[Answer]]
-"""Questions in, a ranking for each out."""
+
+@dataclass(frozen=True)
+class RankingArm:
+    """Ranks the passages for each question in one way."""
+
+    rankings: "Rankings"
+    arm: Arm
+
+    def __call__(self, questions: Sequence[Question]) -> list[Answer]:
+        """Answer each question."""
+        progress = tqdm(questions, desc=self.arm.label, unit="question", delay=10, mininterval=10)
+        passages = [self.rankings.passages(question, self.arm) for question in progress]
+        rows = ranking_rows(questions, passages, self.rankings.grades)
+        answers = []
+        for question, row in zip(questions, rows, strict=True):
+            measures = {**row.measures, **self.rankings.candidate_measures(question, self.arm)}
+            answer = replace(
+                row,
+                task=self.rankings.task,
+                model=self.rankings.model(self.arm),
+                measures=measures,
+            )
+            answers.append(answer)
+        return answers
 
 
 class Rankings:
-    """Rankings of passages by any arm; `grades` are question's id -> passage -> grade of those that answer it.
+    """Rankings of passages by any arm.
 
-    A trained cross-encoder is loaded by name, if one is given. `task` names the notes in the table of answers.
+    Attributes:
+        retriever: Finds the candidates.
+        grades: Identifier of a question -> passage that answers it -> grade.
+        task: Name of the notes in the table of answers.
+        rerankers: Key of an arm -> reranker.
     """
 
     def __init__(
@@ -84,186 +119,244 @@ class Rankings:
         cross_encoder: str = "",
         task: str = "",
     ) -> None:
-        """Nothing is searched yet."""
-        self.retriever, self.grades, self.task = retriever, grades, task
+        """Load the rerankers; nothing is searched yet.
+
+        Args:
+            retriever: Finds the candidates.
+            grades: Identifier of a question -> passage that answers it -> grade.
+            cross_encoder: Name of a trained cross-encoder, if there is one.
+            task: Name of the notes in the table of answers.
+        """
+        self.retriever = retriever
+        self.grades = grades
+        self.task = task
         self.rerankers: dict[str, Reranker | None] = {"": None}
         if retriever.reranker:
             self.rerankers["mean_pooled"] = retriever.reranker
         if cross_encoder:
-            self.rerankers["cross_encoder"] = CrossEncoder(
-                [c.text for c in retriever.chunks], cross_encoder
-            )
-        self._found: dict[tuple[str, bool], Candidates] = {}
+            texts = [chunk.text for chunk in retriever.chunks]
+            self.rerankers["cross_encoder"] = CrossEncoder(texts, cross_encoder)
+        self._candidates: dict[tuple[str, bool], Candidates] = {}
         self._scores: dict[tuple[str, bool, str], Floats] = {}
 
-    def arms(self, arms: Mapping[str, Arm] = ARMS, **changed: Any) -> dict[str, Ask]:  # noqa: ANN401  # of RetrieverConfig
-        """The arms whose reranker is there, with the settings that are `changed` in all of them."""
-        there = {name: arm for name, arm in arms.items() if arm.reranker in self.rerankers}
-        return {
-            n: self.ask(replace(arm, settings=replace(arm.settings, **changed)))
-            for n, arm in there.items()
-        }
+    def arms(
+        self,
+        arms: Mapping[str, Arm] = ARMS,
+        **changed: Any,  # noqa: ANN401  # of RetrieverConfig
+    ) -> dict[str, RankingArm]:
+        """Make the arms whose reranker is available.
 
-    def ask(self, arm: Arm) -> Ask:
-        """The arm as a function of questions."""
-
-        def answer(questions: Sequence[Question]) -> list[Answer]:
-            progress = tqdm(questions, desc=arm.label, unit="question", delay=10, mininterval=10)
-            rows = answers(questions, [self.passages(q, arm) for q in progress], self.grades)
-            return [
-                replace(
-                    row,
-                    task=self.task,
-                    model=self.model(arm),
-                    measures={**row.measures, **self._more(q, arm)},
-                )
-                for q, row in zip(questions, rows, strict=True)
-            ]
-
-        return answer
+        Args:
+            arms: The ways of ranking by name.
+            **changed: Settings that differ from the arms' own.
+        """
+        available = {}
+        for name, arm in arms.items():
+            if arm.reranker in self.rerankers:
+                settings = replace(arm.settings, **changed)
+                available[name] = RankingArm(self, replace(arm, settings=settings))
+        return available
 
     def model(self, arm: Arm) -> str:
-        """The encoder or reranker that an arm rests on; empty for words alone."""
-        if reranker := self.rerankers[arm.reranker]:
+        """Name the encoder or reranker that an arm rests on; empty for words alone."""
+        reranker = self.rerankers[arm.reranker]
+        if reranker:
             return reranker.model
         return self.retriever.encoder.name if arm.settings.w_semantic else ""
 
     def passages(self, question: Question, arm: Arm) -> list[str]:
-        """Ids of the passages for a question, best first."""
-        found, scores = self._searched(question, arm)
-        order, _ = rank_candidates(found, arm.settings, scores)
-        return [self.retriever.chunks[row].id for row in found.rows[order].tolist()]
+        """Rank the passages for a question.
 
-    def _searched(self, question: Question, arm: Arm) -> tuple[Candidates, Floats]:
-        """The candidates for a question, in which weights have no part, and the reranker's raw score of each."""
+        Returns:
+            Identifiers of the passages, best first.
+        """
+        candidates = self._search(question, arm)
+        scores = self._rerank_scores(question, arm)
+        order, _ = rank_candidates(candidates, arm.settings, scores)
+        return [self.retriever.chunks[row].id for row in candidates.rows[order].tolist()]
+
+    def _search(self, question: Question, arm: Arm) -> Candidates:
+        """The candidates for a question, which no weight influences."""
         key = (question.text, arm.settings.filters)
-        if key not in self._found:
-            self._found[key] = self.retriever.candidates(
-                parse(question.text, self.retriever.lexicon), arm.settings
-            )
-        if (*key, arm.reranker) not in self._scores:
-            self._scores[*key, arm.reranker] = score_candidates(
-                self.rerankers[arm.reranker], self._found[key]
-            )
-        return self._found[key], self._scores[*key, arm.reranker]
+        if key not in self._candidates:
+            query = parse(question.text, self.retriever.lexicon)
+            self._candidates[key] = self.retriever.candidates(query, arm.settings)
+        return self._candidates[key]
 
-    def _more(self, question: Question, arm: Arm) -> dict[str, tuple[float, float]]:
-        """Measures of what was there to rank: whether filters hold, and the reranker orders it as FAISS does."""
-        found, scores = self._searched(question, arm)
-        chunks = [self.retriever.chunks[row] for row in found.rows.tolist()]
-        outside = sum(
-            bool(
-                (question.patient and c.patient != question.patient)
-                or (question.since and c.date < question.since)
-                or (question.until and c.date > question.until)
-            )
-            for c in chunks
-        )
-        measures = {"candidates_outside": (float(outside), float(len(chunks)))}
-        both = np.isfinite(found.semantic)
-        a, b = found.semantic[both], scores[both]
-        if both.sum() >= 3 and np.ptp(a) > 0 and np.ptp(b) > 0:
-            measures["faiss_rank_correlation"] = (float(spearmanr(a, b).statistic), 1.0)
+    def _rerank_scores(self, question: Question, arm: Arm) -> Floats:
+        """The reranker's raw score of each candidate, (n_candidates,)."""
+        key = (question.text, arm.settings.filters, arm.reranker)
+        if key not in self._scores:
+            candidates = self._search(question, arm)
+            self._scores[key] = score_candidates(self.rerankers[arm.reranker], candidates)
+        return self._scores[key]
+
+    def candidate_measures(self, question: Question, arm: Arm) -> dict[str, tuple[float, float]]:
+        """Measure the candidates of a question.
+
+        Returns:
+            How many violate the filters that the question implies, and the rank correlation of
+            the reranker with FAISS where it is defined.
+        """
+        candidates = self._search(question, arm)
+        chunks = [self.retriever.chunks[row] for row in candidates.rows.tolist()]
+        n_outside = sum(_is_outside(question, chunk) for chunk in chunks)
+        measures = {"candidates_outside": (float(n_outside), float(len(chunks)))}
+        found_by_faiss = np.isfinite(candidates.semantic)
+        semantic = candidates.semantic[found_by_faiss]
+        reranked = self._rerank_scores(question, arm)[found_by_faiss]
+        if len(semantic) >= 3 and np.ptp(semantic) > 0 and np.ptp(reranked) > 0:
+            correlation = spearmanr(semantic, reranked).statistic
+            measures["faiss_rank_correlation"] = (float(correlation), 1.0)
         return measures
 
 
-def answers(
+def _is_outside(question: Question, chunk: Chunk) -> bool:
+    """Whether a passage is of another patient or period than the question is about."""
+    if question.patient and chunk.patient != question.patient:
+        return True
+    if question.since and chunk.date < question.since:
+        return True
+    return question.until is not None and chunk.date > question.until
+
+
+def ranking_rows(
     questions: Sequence[Question],
     passages: Sequence[Sequence[str]],
     grades: Mapping[str, Mapping[str, int]],
 ) -> list[Answer]:
-    """Rankings (passages, best first) as rows: the first ten and all relevant ones with their grades, every measure."""
-    scores = score_rankings(
-        MEASURES, grades, {q.id: of for q, of in zip(questions, passages, strict=True)}
-    )
-    return [
-        Answer(
-            items=[
-                Item(id, label=str(grades[q.id].get(id, 0)), gold=id in grades[q.id], rank=rank)
-                for rank, id in enumerate(of, start=1)
-                if rank <= STORED or id in grades[q.id]
-            ]
-            + [
-                Item(id, label=str(grade), gold=True)
-                for id, grade in grades[q.id].items()
-                if id not in of
-            ],
-            measures={name: (value, 1.0) for name, value in scores[q.id].items()},
-        )
-        for q, of in zip(questions, passages, strict=True)
-    ]
+    """Write rankings as rows with every measure.
+
+    Args:
+        questions: The questions.
+        passages: Identifiers of the passages for each question, best first.
+        grades: Identifier of a question -> passage that answers it -> grade.
+
+    Returns:
+        One row a question, which lists the first passages and all relevant ones.
+    """
+    passages_by_question = {
+        question.id: ranked for question, ranked in zip(questions, passages, strict=True)
+    }
+    scores = score_rankings(MEASURES, grades, passages_by_question)
+    rows = []
+    for question_id, ranked in passages_by_question.items():
+        items = _ranked_items(ranked, grades[question_id])
+        measures = {name: (value, 1.0) for name, value in scores[question_id].items()}
+        rows.append(Answer(items=items, measures=measures))
+    return rows
+
+
+def _ranked_items(ranked: Sequence[str], grades: Mapping[str, int]) -> list[Item]:
+    """The first passages of a ranking, and all relevant ones with their grades."""
+    items = []
+    for rank, passage in enumerate(ranked, start=1):
+        if rank <= STORED or passage in grades:
+            grade = grades.get(passage, 0)
+            items.append(Item(passage, label=str(grade), gold=passage in grades, rank=rank))
+    for passage, grade in grades.items():
+        if passage not in ranked:
+            items.append(Item(passage, label=str(grade), gold=True))
+    return items
+
+
+_BOOSTS = (0.0, 0.1, 0.2, 0.3, 0.5)
+
+
+def _grid() -> list[RetrieverConfig]:
+    """Weights in tenths that sum to 1, each with every boost."""
+    ticks = np.round(np.arange(0, 1.05, 0.1), 6)
+    settings = []
+    for rerank, semantic in product(ticks, ticks):
+        if rerank + semantic > 1 + 1e-9:
+            continue
+        lexical = round(1 - rerank - semantic, 6)
+        weighted = replace(PAPER_CONFIG, w_rerank=rerank, w_semantic=semantic, w_lexical=lexical)
+        settings += [replace(weighted, boost=boost) for boost in _BOOSTS]
+    return settings
+
+
+def _weights(settings: RetrieverConfig) -> Floats:
+    return np.array([settings.w_rerank, settings.w_semantic, settings.w_lexical, settings.boost])
 
 
 def tune(rankings: Rankings, questions: Sequence[Question]) -> RetrieverConfig:
-    """The weights (a grid of tenths that sum to 1) and the boost with the best mean nDCG@10 of the hybrid.
+    """Choose the weights and the boost with the best mean nDCG@10 of the hybrid.
 
-    Of equally good ones the paper's nearest.
+    Of equally good ones it chooses the nearest to the paper's.
     """
-    ticks = np.round(np.arange(0, 1.05, 0.1), 6)
-    weights = [(a, b, round(1 - a - b, 6)) for a, b in product(ticks, ticks) if a + b <= 1 + 1e-9]
-    paper = np.array(
-        [PAPER_CONFIG.w_rerank, PAPER_CONFIG.w_semantic, PAPER_CONFIG.w_lexical, PAPER_CONFIG.boost]
-    )
-    best, chosen = (-1.0, 0.0), PAPER_CONFIG
-    grid = list(product(weights, (0.0, 0.1, 0.2, 0.3, 0.5)))
-    for of, boost in tqdm(grid, desc="tune the weights", unit="setting", mininterval=10):
-        settings = replace(
-            PAPER_CONFIG, w_rerank=of[0], w_semantic=of[1], w_lexical=of[2], boost=boost
-        )
-        ranked_by = Arm("", settings)
-        value = np.mean(
-            [quick_ndcg(rankings.grades[q.id], rankings.passages(q, ranked_by)) for q in questions]
-        )
-        good = (round(float(value), 9), -float(np.abs(np.array([*of, boost]) - paper).sum()))
-        if good > best:
-            best, chosen = good, settings
+    paper = _weights(PAPER_CONFIG)
+    best = (-1.0, 0.0)
+    chosen = PAPER_CONFIG
+    for settings in tqdm(_grid(), desc="tune the weights", unit="setting", mininterval=10):
+        arm = Arm("", settings)
+        scores = [
+            quick_ndcg(rankings.grades[question.id], rankings.passages(question, arm))
+            for question in questions
+        ]
+        distance = np.abs(_weights(settings) - paper).sum()
+        quality = (round(float(np.mean(scores)), 9), -float(distance))
+        if quality > best:
+            best = quality
+            chosen = settings
     return chosen
 
 
 def quick_ndcg(grades: Mapping[str, int], passages: Sequence[str], k: int = 10) -> float:
-    """nDCG at k as trec_eval defines it; for the many rankings of the search for weights."""
+    """Compute nDCG at k as trec_eval does, for the many rankings of the search for weights.
+
+    Args:
+        grades: Grade of each relevant passage.
+        passages: Identifiers of the passages, best first.
+        k: Number of ranks that count.
+    """
     discount = 1 / np.log2(np.arange(2, k + 2))
     gains = np.array([grades.get(passage, 0) for passage in passages[:k]])
-    ideal = np.sort(np.array(list(grades.values())))[::-1][:k]
+    ideal = np.array(sorted(grades.values(), reverse=True)[:k])
     best = float(ideal @ discount[: len(ideal)])
     return float(gains @ discount[: len(gains)]) / best if best else 0.0
 
 
 def summary(outcomes: Outcomes, elsewhere: Outcomes, encoder: str = "") -> str:
-    """The page's answer: the hybrid against each of its scores alone, and with the weights of arm `tuned`.
+    """Write the answer of the page: the hybrid against its parts, and with tuned weights.
 
-    `encoder` replaces both of the paper's, if it is named; `elsewhere` are rows on notes that others wrote, maybe none.
+    Args:
+        outcomes: Rows on the charts, of arm ``tuned`` too.
+        elsewhere: Rows on notes that others wrote; may be empty.
+        encoder: The encoder that replaces both of the paper's, if one does.
     """
-    told = _against_parts(outcomes)
-    hybrid, tuned = outcomes.score(MAIN, "hybrid"), outcomes.score(MAIN, "tuned")
+    hybrid = outcomes.score(MAIN, "hybrid")
+    tuned = outcomes.score(MAIN, "tuned")
     instead = f", and {encoder} in place of both of its encoders," if encoder else ""
     answer = (
-        f"**With the paper's weights{instead} the hybrid reaches {MAIN} {figures.score_text(hybrid)} on {hybrid.n} "
-        f"questions: {told}** (paired tests by cluster, Holm). Weights chosen on other questions bring it to "
+        f"**With the paper's weights{instead} the hybrid reaches {MAIN} "
+        f"{figures.score_text(hybrid)} on {hybrid.n} questions: {_comparison(outcomes)}** (paired "
+        "tests by cluster, Holm). Weights chosen on other questions bring it to "
         f"{figures.score_text(tuned)}."
     )
     if elsewhere.frame.empty:
         return f"{answer} The comparison on independent notes was not run."
     theirs = elsewhere.score(MAIN, "hybrid")
     return (
-        f"{answer} On notes that others wrote, the hybrid reaches {figures.score_text(theirs)} on {theirs.n} queries: "
-        f"{_against_parts(elsewhere)}."
+        f"{answer} On notes that others wrote, the hybrid reaches {figures.score_text(theirs)} on "
+        f"{theirs.n} queries: {_comparison(elsewhere)}."
     )
 
 
-def _against_parts(outcomes: Outcomes) -> str:
+def _comparison(outcomes: Outcomes) -> str:
     """How the hybrid compares with each of its scores alone."""
-    found: dict[str, list[str]] = {
+    parts: dict[str, list[str]] = {
         "better than": [],
         "worse than": [],
         "not distinguishable from": [],
     }
-    for c in outcomes.compare(
-        [("hybrid", arm) for arm in ("semantic", "lexical", "reranker")], MAIN
-    ):
-        better = "better than" if c.test.difference > 0 else "worse than"
-        verdict = better if c.p < ALPHA else "not distinguishable from"
-        found[verdict].append(f"{outcomes.label(c.second)} ({figures.number(c.scores[1].value)})")
+    pairs = [("hybrid", arm) for arm in ("semantic", "lexical", "reranker")]
+    for comparison in outcomes.compare(pairs, MAIN):
+        verdict = "not distinguishable from"
+        if comparison.p < ALPHA:
+            verdict = "better than" if comparison.test.difference > 0 else "worse than"
+        score = figures.number(comparison.scores[1].value)
+        parts[verdict].append(f"{outcomes.label(comparison.second)} ({score})")
     return "; ".join(
-        f"{verdict} {' and '.join(names)}" for verdict, names in found.items() if names
+        f"{verdict} {' and '.join(names)}" for verdict, names in parts.items() if names
     )
