@@ -1,7 +1,8 @@
-"""Words a made-up patient's facts in sentences, and keeps where each span and fact ended up.
+"""Words a made-up patient's facts in sentences, and records the place of each span and fact.
 
-Names of drugs, sentences and their paraphrases by a language model stand in `data/clinical_drugs.yml`,
-`clinical_wording.yml` and `clinical_paraphrases.yml`. What is filled in for a name in braces may be a span of the note.
+Names of drugs, sentences and their paraphrases by an LLM are in `data/clinical_drugs.yml`,
+`clinical_wording.yml` and `clinical_paraphrases.yml`. What fills a name in braces may be a span
+of the note.
 """
 
 import re
@@ -33,20 +34,34 @@ DRUGS: Final = DATA / "clinical_drugs.yml"
 WORDING: Final = DATA / "clinical_wording.yml"
 PARAPHRASES: Final = DATA / "clinical_paraphrases.yml"
 HELD_OUT_SHARE: Final = 0.4
-"""How often a test note takes a held-out wording where there is one."""
+"""Share of a test note's sentences in held-out wording, where there is one."""
 _TYPO_SHARE, _UNICODE_SHARE = 0.02, 0.03
-_LETTERS_OF_A_TYPO = 7
+_WORD_PROCESSOR_CHARACTERS: Final = {
+    " - ": " \N{EN DASH} ",
+    "'": "\N{RIGHT SINGLE QUOTATION MARK}",
+    "; ": ";\N{NO-BREAK SPACE}",
+    ", ": ",\N{NO-BREAK SPACE}",
+}
+"""Characters, and what a word processor makes of them."""
+_MIN_TYPO_LETTERS = 7
+"""Shortest word of a template that may have a typo."""
 
 
 @lru_cache
 def words(path: Path) -> dict[str, Any]:
-    """One of the project's own word lists."""
+    """Read one of the project's own word lists."""
     content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return content
 
 
 class Template(NamedTuple):
-    """One wording with its names in braces, whose words it is, and the shared one that it paraphrases (or itself)."""
+    """One wording with names in braces.
+
+    Attributes:
+        text: The wording.
+        wording: Its source.
+        source: The shared wording that it paraphrases, or itself.
+    """
 
     text: str
     wording: Wording
@@ -55,12 +70,24 @@ class Template(NamedTuple):
 
 @dataclass(frozen=True)
 class Slot:
-    """A span that is filled in; `second` is a brand name in brackets after a generic one, a span of the same value."""
+    """A span that fills a name in braces.
+
+    Attributes:
+        text: The text.
+        mention: What it denotes.
+        held_out: Whether its words are held out for test notes.
+        second: A brand name in brackets after a generic one, a span of the same value.
+    """
 
     text: str
     mention: Mention
     held_out: bool = False
     second: str = ""
+
+    @property
+    def full_text(self) -> str:
+        """The text, with the second name in brackets if there is one."""
+        return f"{self.text} ({self.second})" if self.second else self.text
 
 
 @dataclass(frozen=True)
@@ -75,8 +102,23 @@ class Sentence:
 Slots = Mapping[str, Slot | str]
 
 
+def _placed_mentions(slot: Slot, start: int, wording: Wording) -> list[Mention]:
+    """The mentions of a slot that begins at a character of the sentence."""
+    spans = [(start, start + len(slot.text))]
+    if slot.second:
+        last = start + len(slot.full_text) - 1  # the closing bracket
+        spans.append((last - len(slot.second), last))
+    source: Wording = "held out" if slot.held_out else wording
+    return [replace(slot.mention, start=first, end=end, wording=source) for first, end in spans]
+
+
+def names_in_braces(template: str) -> set[str]:
+    """Return the names in braces of a template."""
+    return {name for _, name, _, _ in string.Formatter().parse(template) if name}
+
+
 class Author:
-    """Words one patient's facts in sentences. All that is drawn is drawn from one generator of random numbers."""
+    """Words one patient's facts in sentences, with one generator of random numbers."""
 
     def __init__(self, split: Split, rng: np.random.Generator, paraphrased: float) -> None:
         """Begin with a patient of a random sex and age; only test notes take paraphrases."""
@@ -125,7 +167,8 @@ class Author:
             text = self.pick(short)
         elif draw > 0.95:
             text = self.typo(generic)
-        return Slot(text, Mention(label="DRUG", value=name, drug=name, role=role), second=second)
+        mention = Mention(label="DRUG", value=name, drug=name, role=role)
+        return Slot(text, mention, second=second)
 
     def strength(self, mg: float, drug: str, role: Role = "current") -> Slot:
         """A strength as notes write it: 500 mg, 500mg, 1 g, 1,500 mg."""
@@ -154,15 +197,18 @@ class Author:
         return self.bank(self.wording[bank]).text
 
     def typo(self, word: str) -> str:
-        """A slip inside a word: a letter left out, doubled, or swapped with the next."""
-        inner = [i for i in range(1, len(word) - 2) if word[i].isalpha() and word[i] != word[i + 1]]
-        if not inner:
+        """Make a slip inside a word: a letter left out, doubled, or swapped with the next."""
+        places = []
+        for i in range(1, len(word) - 2):
+            if word[i].isalpha() and word[i] != word[i + 1]:
+                places.append(i)
+        if not places:
             return word
-        i = self.pick(inner)
+        i = self.pick(places)
+        left_out = word[:i] + word[i + 1 :]
+        doubled = word[: i + 1] + word[i] + word[i + 1 :]
         swapped = word[:i] + word[i + 1] + word[i] + word[i + 2 :]
-        return str(
-            self.pick([word[:i] + word[i + 1 :], word[: i + 1] + word[i] + word[i + 1 :], swapped])
-        )
+        return str(self.pick([left_out, doubled, swapped]))
 
     def fillings(self) -> dict[str, str]:
         """Fillings that are no facts."""
@@ -200,7 +246,8 @@ class Author:
         """One sentence of a bank, filled in, with its spans and facts."""
         template = template or self.bank(self.wording[bank])
         filled: dict[str, Slot | str] = {**self.fillings(), **(slots or {})}
-        text, mentions = "", []
+        text = ""
+        mentions: list[Mention] = []
         for literal, name, _, _ in string.Formatter().parse(template.text):
             text += self.noisy(literal)
             if name is None:
@@ -208,34 +255,27 @@ class Author:
             slot = filled[name]
             if isinstance(slot, str):
                 text += slot if text else slot[:1].upper() + slot[1:]
-                continue
-            start, text = len(text), text + slot.text
-            spans = [(start, len(text))]
-            if slot.second:
-                text += f" ({slot.second})"
-                spans.append((len(text) - 1 - len(slot.second), len(text) - 1))
-            whose: Wording = "held out" if slot.held_out else template.wording
-            mentions += [
-                replace(slot.mention, start=first, end=last, wording=whose) for first, last in spans
-            ]
-        return Sentence(text, tuple(mentions), tuple(replace(f, end=len(text)) for f in facts))
+            else:
+                mentions += _placed_mentions(slot, len(text), template.wording)
+                text += slot.full_text
+        end = len(text)
+        placed_facts = [replace(fact, end=end) for fact in facts]
+        return Sentence(text, tuple(mentions), tuple(placed_facts))
 
     def noisy(self, literal: str) -> str:
-        """Plain words of a template with, now and then, a slip or a character of a word processor."""
+        """Add a slip or a character of a word processor, now and then, to words of a template."""
         if self.chance(_UNICODE_SHARE):
-            literal = literal.replace(" - ", " \N{EN DASH} ").replace(
-                "'", "\N{RIGHT SINGLE QUOTATION MARK}"
-            )
-            literal = literal.replace("; ", ";\N{NO-BREAK SPACE}").replace(
-                ", ", ",\N{NO-BREAK SPACE}"
-            )
+            for plain, odd in _WORD_PROCESSOR_CHARACTERS.items():
+                literal = literal.replace(plain, odd)
         if not self.chance(_TYPO_SHARE):
             return literal
-        long = [m for m in re.finditer(r"[a-z]+", literal) if len(m[0]) >= _LETTERS_OF_A_TYPO]
-        if not long:
+        matches = re.finditer(r"[a-z]+", literal)
+        long_words = [match for match in matches if len(match[0]) >= _MIN_TYPO_LETTERS]
+        if not long_words:
             return literal
-        word = self.pick(long)
-        return literal[: word.start()] + self.typo(word[0]) + literal[word.end() :]
+        word = self.pick(long_words)
+        misspelt = self.typo(word[0])
+        return literal[: word.start()] + misspelt + literal[word.end() :]
 
     def medication(  # noqa: PLR0913
         self,
@@ -257,63 +297,125 @@ class Author:
         past: bool = False,
         extra: Slots | None = None,
     ) -> Sentence:
-        """A sentence about one drug, and the event that it states: no more than its wording says.
+        """Write a sentence about one drug, and the event that it states.
 
-        `reason` is what the words of `why` stand for, if it is not they themselves.
+        The event has no more than the sentence's wording says.
+
+        Args:
+            bank: Name of the list of wordings.
+            day: Date of the event.
+            drug: Generic name.
+            action: What is done; None if the sentence states no event.
+            mg: Dose at one time.
+            times: Times a day, or a word such as "once".
+            route: How the drug enters the body.
+            form: Tablet, capsule and so on.
+            old_mg: Dose before the change.
+            old_drug: The drug that a switch ends.
+            why: The reason, in the words of the sentence.
+            reason: What these words stand for; by default the words themselves.
+            effectiveness: How well the drug worked.
+            role: See `Mention`.
+            past: Whether the event is from before the chart begins.
+            extra: What fills further names in braces.
         """
         template = self.bank(self.wording[bank])
-        used = {name for _, name, _, _ in string.Formatter().parse(template.text) if name}
+        names = names_in_braces(template.text)
         slots = {"drug": self.drug(drug, role, brackets=bank.startswith("taking")), **(extra or {})}
-        units, reason = 1, reason or why
-        if "dosage" in used and mg is not None:
-            # a drug that is not titrated has no doses of which this could be the double
-            units = (
-                2 if mg / 2 in self.names.get(drug, {}).get("doses", []) and self.chance(0.4) else 1
-            )
-            mention = Mention(label="DOSAGE", value=str(units), drug=drug, role=role)
-            slots["dosage"] = Slot(self.pick([str(units), {1: "one", 2: "two"}[units]]), mention)
+        units = 1
+        if "dosage" in names and mg is not None:
+            units = self.units(drug, mg)
+            slots["dosage"] = self.dosage(units, drug, role)
         if mg is not None:
             slots["strength"] = self.strength(mg / units, drug, role)
-        if old_mg is not None:
-            slots["strength2"] = self.strength(old_mg, drug, "historical")
+        slots |= self.old_slots(drug, old_mg, old_drug)
+        if times is not None:
+            frequencies = self.wording["frequencies"][times]
+            slots["freq"] = self.term("FREQUENCY", frequencies, str(times), drug, role)
+        slots |= self.form_slots(route, form, drug, role)
+        slots |= self.reason_slots(why, effectiveness)
+        event = None
+        if action is not None:
+            event = MedicationEvent(
+                date=day,
+                drug=drug,
+                action=action,
+                dose_mg=mg,
+                units=units,
+                times_per_day=times if isinstance(times, int) else None,
+                replaces=old_drug,
+                reason=reason or why,
+                effectiveness=effectiveness,
+                past=past,
+            )
+        return self.sentence(bank, slots, _stated_events(event, names), template)
+
+    def units(self, drug: str, mg: float) -> int:
+        """Draw how many units of the form make a dose: one, or two of a dose of the titration."""
+        # a drug that is not titrated has no doses of which this could be the double
+        doses = self.names.get(drug, {}).get("doses", [])
+        return 2 if mg / 2 in doses and self.chance(0.4) else 1
+
+    def dosage(self, units: int, drug: str, role: Role) -> Slot:
+        """Word the number of units."""
+        mention = Mention(label="DOSAGE", value=str(units), drug=drug, role=role)
+        word = {1: "one", 2: "two"}[units]
+        return Slot(self.pick([str(units), word]), mention)
+
+    def old_slots(self, drug: str, mg: float | None, old_drug: str | None) -> dict[str, Slot]:
+        """Word the dose before a change, and the drug before a switch."""
+        slots = {}
+        if mg is not None:
+            slots["strength2"] = self.strength(mg, drug, "historical")
         if old_drug is not None:
             slots["drug2"] = self.drug(old_drug)
-        if times is not None:
-            slots["freq"] = self.term(
-                "FREQUENCY", self.wording["frequencies"][times], str(times), drug, role
-            )
-        slots["route"] = self.term("ROUTE", self.wording["routes"][route], route, drug, role)
-        slots["form"] = self.term("FORM", self.wording["forms"][form], form, drug, role)
-        slots["duration"] = self.term("DURATION", self.wording["durations"], "", drug, role)
+        return slots
+
+    def form_slots(self, route: str, form: str, drug: str, role: Role) -> dict[str, Slot]:
+        """Word route, form and a duration."""
+        routes, forms = self.wording["routes"], self.wording["forms"]
+        return {
+            "route": self.term("ROUTE", routes[route], route, drug, role),
+            "form": self.term("FORM", forms[form], form, drug, role),
+            "duration": self.term("DURATION", self.wording["durations"], "", drug, role),
+        }
+
+    def reason_slots(self, why: str, effectiveness: Effectiveness | None) -> dict[str, str]:
+        """Word the reason, and how well the drug worked."""
+        slots = {}
         if why:
             slots["why"] = why
         if effectiveness in self.wording["how"]:
             slots["how"] = self.pick(self.wording["how"][effectiveness])
-        facts: list[MedicationEvent] = []
-        if action is not None:
-            facts.append(
-                MedicationEvent(
-                    date=day,
-                    drug=drug,
-                    action=action,
-                    dose_mg=mg if "strength" in used else None,
-                    units=units,
-                    times_per_day=times if "freq" in used and isinstance(times, int) else None,
-                    replaces=old_drug,
-                    reason=reason if why and "why" in used else None,
-                    # of a switch, how well it worked is said of the drug that ends
-                    effectiveness=effectiveness if used & {"how", "why"} and not old_drug else None,
-                    past=past,
-                )
-            )
-        if old_drug is not None:
-            facts.append(
-                MedicationEvent(
-                    date=day,
-                    drug=old_drug,
-                    action="stop",
-                    reason=reason,
-                    effectiveness=effectiveness,
-                )
-            )
-        return self.sentence(bank, slots, facts, template)
+        return slots
+
+
+def _stated_events(event: MedicationEvent | None, names: set[str]) -> list[MedicationEvent]:
+    """The event without what its sentence does not state; of a switch also the drug's end.
+
+    Args:
+        event: The event, with everything that is true of it.
+        names: The names in braces of the sentence.
+    """
+    if event is None:
+        return []
+    stated = event
+    if "strength" not in names:
+        stated = replace(stated, dose_mg=None)
+    if "freq" not in names:
+        stated = replace(stated, times_per_day=None)
+    if "why" not in names or not event.reason:
+        stated = replace(stated, reason=None)
+    # of a switch, the effectiveness is that of the drug that ends
+    if event.replaces or not names & {"how", "why"}:
+        stated = replace(stated, effectiveness=None)
+    if event.replaces is None:
+        return [stated]
+    end = MedicationEvent(
+        date=event.date,
+        drug=event.replaces,
+        action="stop",
+        reason=event.reason,
+        effectiveness=event.effectiveness,
+    )
+    return [stated, end]
