@@ -20,8 +20,8 @@ from helpers.completions import Reply
 from helpers.graph import Graph
 from helpers.llm import LLM
 from papers.across_papers import arms
-from papers.across_papers.arms import Found, Names
-from papers.across_papers.questions import KINDS, Asked, ask, families
+from papers.across_papers.arms import Evidence, Names
+from papers.across_papers.questions import KINDS, KindQuestion, families, make_questions
 from papers.side_effects import corpus
 from papers.side_effects.corpus import Question
 from rag.retrieval import align_scores, fusion_order
@@ -48,7 +48,7 @@ BENCHMARK = [
 @settings(max_examples=20)
 @given(st.integers(1, 3).map(lambda n: 2 * n), st.integers(0, 99))
 def test_every_kind_is_balanced_and_no_pair_stands_in_two_kinds(per_kind, seed):
-    asked = ask(BENCHMARK, KNOWLEDGE, per_kind, seed)
+    asked = make_questions(BENCHMARK, KNOWLEDGE, per_kind, seed)
     for kind in KINDS:
         mine = [q for q in asked if q.kind == kind]
         assert len(mine) <= per_kind
@@ -58,13 +58,13 @@ def test_every_kind_is_balanced_and_no_pair_stands_in_two_kinds(per_kind, seed):
     assert set(pairs).isdisjoint(
         (drug, q.side_effect) for q in asked if q.kind == "both" for drug in q.drugs
     )
-    assert ask(BENCHMARK, KNOWLEDGE, per_kind, seed) == asked
+    assert make_questions(BENCHMARK, KNOWLEDGE, per_kind, seed) == asked
 
 
 @settings(max_examples=20)
 @given(st.integers(0, 99))
 def test_the_labels_are_those_of_the_knowledge(seed):
-    for q in ask(BENCHMARK, KNOWLEDGE, 4, seed):
+    for q in make_questions(BENCHMARK, KNOWLEDGE, 4, seed):
         assert q.label == all(q.side_effect in KNOWLEDGE[drug] for drug in q.drugs)
         if q.kind == "both":
             assert any(
@@ -76,7 +76,7 @@ def test_the_labels_are_those_of_the_knowledge(seed):
 
 def test_an_odd_number_cannot_be_balanced():
     with pytest.raises(ValueError, match="even"):
-        ask(BENCHMARK, KNOWLEDGE, 3, 0)
+        make_questions(BENCHMARK, KNOWLEDGE, 3, 0)
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ class Supposing:
 
 def test_a_question_asked_again_for_its_time_is_searched_with_the_first_supposed_answer():
     store = corpus.format_b_store({"ibuprofen": ["effect a", "effect b"]}, vectors.encoder())
-    asked = ask(BENCHMARK, KNOWLEDGE, 2, 0)[:2]
-    find = arms.dual_track(cast(LLM, Supposing()), store, 2, {})
+    asked = make_questions(BENCHMARK, KNOWLEDGE, 2, 0)[:2]
+    find = arms.DualTrack(cast(LLM, Supposing()), store, 2, {})
     first = find(asked)
     before = neighbours.COUNTS.searching
     again = find(asked)
@@ -133,7 +133,7 @@ def test_fusing_prefers_what_both_searches_found():
 
 @given(st.lists(st.integers(0, 9), min_size=6, max_size=6, unique=True), st.permutations(range(6)))
 def test_two_tracks_are_joined_without_repeats(first, second):
-    rows = arms.joined(first, list(second), 6)
+    rows = arms.take_in_turn(first, list(second), 6)
     assert len(rows) == len(set(rows)) == 6
     assert rows[0] == first[0]
     assert set(rows) <= {*first, *second}
@@ -164,7 +164,7 @@ def mend(names):
 
 
 def text_for(questions):
-    return [Found(["some text"]) for _ in questions]
+    return [Evidence(["some text"]) for _ in questions]
 
 
 @pytest.mark.parametrize(
@@ -172,9 +172,9 @@ def text_for(questions):
     [
         ({}, arms.NOTHING, arms.NOTHING),
         ({"normalise": mend}, "ibuprofen (ibuprofin) may cause", arms.NOTHING),
-        ({"otherwise": text_for}, "some text", "some text"),
+        ({"fallback": text_for}, "some text", "some text"),
         (
-            {"normalise": mend, "otherwise": text_for},
+            {"normalise": mend, "fallback": text_for},
             "ibuprofen (ibuprofin) may cause",
             "some text",
         ),
@@ -182,10 +182,10 @@ def text_for(questions):
 )
 def test_name_repair_and_text_fallback_are_told_apart(options, misspelt, unheard_of):
     questions = [
-        Asked("plain", f"Is it so of {d}?", True, (d,), "effect a")
+        KindQuestion("plain", f"Is it so of {d}?", True, (d,), "effect a")
         for d in ("ibuprofen", "ibuprofin", "q")
     ]
-    found = arms.from_graph(cast(LLM, Reader()), cast(Graph, Edges()), **options)(questions)
+    found = arms.FromGraph(cast(LLM, Reader()), cast(Graph, Edges()), **options)(questions)
     for evidence, wanted in zip(found, ("ibuprofen may cause", misspelt, unheard_of), strict=True):
         assert wanted in evidence.lines[0]
 
@@ -196,16 +196,18 @@ def test_labels_can_be_listed_in_a_sentence():
 
 def test_questions_that_share_a_drug_belong_together():
     drugs = [("a",), ("a",), ("b",), ("c", "d"), ("d", "b"), ("e",)]
-    of = families([Asked("plain", "?", True, d, "e") for d in drugs])
+    of = families([KindQuestion("plain", "?", True, d, "e") for d in drugs])
     assert of[0] == of[1]
     assert of[2] == of[3] == of[4]
     assert len(set(of)) == 3
 
 
-Right = Callable[[int, Asked], bool]
+Right = Callable[[int, KindQuestion], bool]
 
 
-def rows(asked: list[Asked], arms_right: Mapping[str, Right], seconds: float = 1.0) -> list[Answer]:
+def rows(
+    asked: list[KindQuestion], arms_right: Mapping[str, Right], seconds: float = 1.0
+) -> list[Answer]:
     """Answers of arms, each told by whether it gets a question right; and its time for the first three."""
     made = []
     for arm, right in arms_right.items():
@@ -219,11 +221,13 @@ def rows(asked: list[Asked], arms_right: Mapping[str, Right], seconds: float = 1
     return made
 
 
-def questions(n: int) -> list[Asked]:
+def questions(n: int) -> list[KindQuestion]:
     """n questions, two about each drug, a YES and a NO, in all kinds."""
     kinds = list(KINDS)
     return [
-        Asked(kinds[i // 2 % 5], "?", bool(i % 2), (f"d{i // 2}",), f"e{i}", cluster=f"d{i // 2}")
+        KindQuestion(
+            kinds[i // 2 % 5], "?", bool(i % 2), (f"d{i // 2}",), f"e{i}", cluster=f"d{i // 2}"
+        )
         for i in range(n)
     ]
 
@@ -291,7 +295,8 @@ def test_every_claim_of_the_page_has_a_rule_and_a_verdict(claims):
 
 def test_answers_about_one_drug_count_once():
     asked = [
-        Asked("plain", "?", True, (f"d{i // 4}",), f"e{i}", cluster=f"d{i // 4}") for i in range(16)
+        KindQuestion("plain", "?", True, (f"d{i // 4}",), f"e{i}", cluster=f"d{i // 4}")
+        for i in range(16)
     ]
     out = page(
         rows(asked, {"a": lambda i, q: i < 12, "b": lambda i, q: False})

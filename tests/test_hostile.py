@@ -53,7 +53,7 @@ from evaluation.metrics import proportion
 from evaluation.outcomes import Outcomes
 from helpers.llm import Usage
 from helpers.requests import Store
-from papers.across_papers.questions import Asked
+from papers.across_papers.questions import KindQuestion
 from papers.qa_rag import ask as ask_documents, judge
 from papers.qa_rag.answers import CitedAnswer, Excerpt
 from papers.qa_rag.data import Passage
@@ -190,8 +190,8 @@ def outcomes(text: str) -> Outcomes:
             arm=arm,
         )
         for question in (
-            Asked("plain", text, True, (text,), text),
-            Asked("both", text, False, ("d",), text),
+            KindQuestion("plain", text, True, (text,), text),
+            KindQuestion("both", text, False, ("d",), text),
         )
         for arm, said in (("graph", question.gold), ("text", "YES"))
     ]

@@ -1,1 +1,4 @@
-"""Across the papers: one set of questions through the retrieval of all of them, on one model and one knowledge."""
+"""Across the papers: one set of questions for the retrieval of all of them.
+
+They share one model and one knowledge.
+"""

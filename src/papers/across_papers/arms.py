@@ -1,13 +1,14 @@
-"""Architectures of the papers over one knowledge: each turns a question into evidence, and one model answers.
+"""Architectures of the papers over one knowledge.
 
-Unlike the arms of side_effects, no filter reads the retrieved text: the model does. What differs between two arms is
-the evidence, and what it cost to find it.
+Each turns a question into evidence, and one model answers. Unlike the arms of side_effects, no
+filter reads the retrieved text: the model does. What differs between two arms is the evidence, and
+what it cost to find it.
 """
 
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -17,19 +18,19 @@ from numpy.typing import NDArray
 
 from evaluation import figures
 from evaluation.answers import Answer
-from evaluation.metrics import ALPHA
+from evaluation.metrics import ALPHA, Score
 from evaluation.outcomes import Outcomes
 from helpers.completions import Choice, Reply, count_tokens
 from helpers.graph import Graph
 from helpers.llm import LLM
 from helpers.neighbours import stopwatch
 from helpers.thoughts import without_thought
-from papers.across_papers.questions import Asked
+from papers.across_papers.questions import KindQuestion
 from papers.clinical_notes.retrieval import PAPER_CONFIG
 from papers.side_effects.corpus import SENTENCE_B, TextStore
 from papers.side_effects.normalisers import Normaliser
 from rag.names import Vocabulary
-from rag.prompts import arm_of, chat_messages
+from rag.prompts import Message, chat_messages
 from rag.retrieval import align_scores, fusion_order, word_tokens
 
 ARMS = {
@@ -43,26 +44,33 @@ ARMS = {
     "graph_first": "Graph with name repair and text fallback",
     "lookup": "Graph queried by code",
 }
-"""Text, graph: side_effects. Hybrid: clinical_notes. Dual track: qa_rag. Name repair: side_effects, Table 5, by a
-dictionary and edit distance. Text fallback: what drug_interactions proposes for future work."""
+"""The architectures.
 
-COLOURS = {
-    arm: figures.arm_colour(
-        arm if arm in figures.ARMS else "graphrag" if "graph" in arm else "format_b"
-    )
-    for arm in ARMS
-}
+Text, graph: side_effects. Hybrid: clinical_notes. Dual track: qa_rag. Name repair: side_effects,
+Table 5, by a dictionary and edit distance. Text fallback: what drug_interactions proposes for
+future work.
+"""
+
+
+def _colour(arm: str) -> str:
+    if arm in figures.ARMS:
+        return figures.arm_colour(arm)
+    return figures.arm_colour("graphrag" if "graph" in arm else "format_b")
+
+
+COLOURS = {arm: _colour(arm) for arm in ARMS}
 """One colour for each source of the evidence: none, text, graph."""
 
 ANSWERING = (
-    "You are asked whether a drug has a side effect. Answer with a single word: YES or NO. If evidence is given, go by "
-    "the evidence alone: the answer is NO unless the evidence says it of this very drug and effect."
+    "You are asked whether a drug has a side effect. Answer with a single word: YES or NO. If "
+    "evidence is given, go by the evidence alone: the answer is NO unless the evidence says it of "
+    "this very drug and effect."
 )
 READING = (
-    "Copy the drugs and the side effect from the question, exactly as they are written. Answer in one line: the drugs "
-    "with commas between them, a vertical bar, the side effect."
+    "Copy the drugs and the side effect from the question, exactly as they are written. Answer in "
+    "one line: the drugs with commas between them, a vertical bar, the side effect."
 )
-# Made-up names: no test item may stand in a prompt.
+# Made-up names: a test item must never be in a prompt.
 READING_EXAMPLES = (
     (
         "Is ringing in the left ear an adverse effect of drugname?",
@@ -74,134 +82,197 @@ READING_EXAMPLES = (
     ),
 )
 SUPPOSING = (
-    "Answer the question about a drug in one short sentence, as a drug reference would. If you do not know, write the "
-    "likeliest sentence."
+    "Answer the question about a drug in one short sentence, as a drug reference would. If you do "
+    "not know, write the likeliest sentence."
 )
-CANDIDATES, SEMANTIC = (
-    200,
-    PAPER_CONFIG.w_semantic / (PAPER_CONFIG.w_semantic + PAPER_CONFIG.w_lexical),
-)
-"""Of each of the two searches of `hybrid`, and the paper's weight of the dense score (no reranker is asked)."""
+N_CANDIDATES = 200
+"""Sentences that each of the two searches of `Hybrid` finds."""
+SEMANTIC_WEIGHT = PAPER_CONFIG.w_semantic / (PAPER_CONFIG.w_semantic + PAPER_CONFIG.w_lexical)
+"""The paper's weight of the dense score (no reranker is asked)."""
 NOTHING = "The graph does not know these names."
 
 
-@dataclass
-class Found:
-    """Evidence for one question, and the replies that it took to find it."""
+@dataclass(frozen=True)
+class Evidence:
+    """Evidence for one question.
+
+    Attributes:
+        lines: The evidence in words.
+        replies: The replies that it took to find it.
+    """
 
     lines: Sequence[str] = ()
-    replies: list[Reply | Choice] = field(default_factory=list)
+    replies: Sequence[Reply | Choice] = field(default_factory=list)
 
 
-Finder = Callable[[Sequence[Asked]], list[Found]]
-"""Questions in, evidence for each out."""
-Arm = Callable[[Sequence[Asked]], list[Answer]]
-"""Questions in, an answer for each out."""
+Finder = Callable[[Sequence[KindQuestion]], list[Evidence]]
+"""Takes questions and returns the evidence for each."""
+Arm = Callable[[Sequence[KindQuestion]], list[Answer]]
+"""Takes questions and returns one answer per question."""
 
 
-@arm_of
-def answering(questions: Sequence[Asked], llm: LLM, find: Finder, label: str) -> list[Answer]:
-    """An arm: find evidence for each question and have the model answer YES or NO, constrained, at temperature 0."""
-    found = find(questions)
-    prompts = [answering_prompt(q.text, f.lines) for q, f in zip(questions, found, strict=True)]
-    answers = []
-    for choice, f in zip(llm.choose_many(prompts, ["YES", "NO"], label=label), found, strict=True):
-        replies = [*f.replies, choice]
-        measures = {"p_yes": (math.exp(choice.logprobs["YES"]), 1.0)}
-        tokens = count_tokens(replies)
-        if tokens is not None:
-            measures["tokens"] = (float(tokens), 1.0)
-        answers.append(
-            Answer(
-                answer=choice.answer,
-                predicted=choice.answer,
-                measures=measures,
-                requests=[r.key for r in replies],
-            )
-        )
-    return answers
+@dataclass(frozen=True)
+class EvidenceArm:
+    """Finds evidence for each question and has the model answer YES or NO.
 
+    The reply is constrained to these two words, at temperature 0.
 
-def answering_prompt(question: str, evidence: Sequence[str]) -> list[dict[str, str]]:
-    """The messages: one instruction for all arms, the evidence if there is any, the question."""
-    given = "Evidence:\n" + "\n".join(f"- {line}" for line in evidence) + "\n\n" if evidence else ""
-    return chat_messages(ANSWERING, f"{given}Question: {question}")
-
-
-def closed_book(questions: Sequence[Asked]) -> list[Found]:
-    """No evidence."""
-    return [Found() for _ in questions]
-
-
-@arm_of
-def dense(questions: Sequence[Asked], store: TextStore, k: int) -> list[Found]:
-    """The k sentences nearest to the question (side_effects, Format B)."""
-    nearest = store.index.nearest([question.text for question in questions], k)
-    return [Found([store.texts[row] for row in rows]) for rows in nearest]
-
-
-@arm_of
-def hybrid(questions: Sequence[Asked], store: TextStore, words: bm25s.BM25, k: int) -> list[Found]:
-    """k sentences by BM25 (`words`) and by vectors, fused by min-max (clinical_notes, "Hybrid retrieval")."""
-    most = min(CANDIDATES, len(store.texts))
-    texts = [q.text for q in questions]
-    dense = store.index.search(texts, most)
-    same, scores = words.retrieve(word_tokens(texts), k=most, show_progress=False)
-    found = []
-    for near, score, alike in zip(dense, scores, same, strict=True):
-        rows, columns = align_scores(
-            dict(zip(near.ids.tolist(), near.scores.tolist(), strict=True)),
-            dict(zip(alike.tolist(), score.tolist(), strict=True)),
-        )
-        best = rows[fusion_order(columns, (SEMANTIC, 1 - SEMANTIC))[:k]]
-        found.append(Found([store.texts[i] for i in best.tolist()]))
-    return found
-
-
-@arm_of
-def dual_track(
-    questions: Sequence[Asked],
-    llm: LLM,
-    store: TextStore,
-    k: int,
-    searched: dict[str, str],
-    *,
-    tokens: int = 40,
-) -> list[Found]:
-    """Half of the sentences by the question, half by a supposed answer (qa_rag, "Dual-track").
-
-    They are put in the order of their nearness to the question; a cross-encoder, as in the paper,
-    is not asked. The model's reply is noted in `searched`, by question. A question that is asked
-    again, for its time, is searched with the noted reply: another one on another machine would
-    need all sentences encoded.
+    Attributes:
+        llm: The LLM that answers.
+        find: Finds the evidence.
+        label: Name of the arm in progress bars and in the record of the run.
     """
-    prompts = [chat_messages(SUPPOSING, q.text) for q in questions]
-    supposed = llm.chat_many(prompts, max_tokens=tokens, stop=["\n"], label="supposed answers")
-    by_question = store.index.nearest([question.text for question in questions], k)
-    answers = [
-        searched.setdefault(question.text, reply.text or " ")
-        for question, reply in zip(questions, supposed, strict=True)
-    ]
-    by_answer = store.index.nearest(answers, k)
-    found = []
-    for question, reply, first, second in zip(
-        questions, supposed, by_question, by_answer, strict=True
-    ):
-        rows = np.array(joined(first, second, k))
-        cosines = store.index.cosines(question.text, rows)
-        best_first = rows[np.argsort(-cosines, kind="stable")]
-        found.append(Found([store.texts[row] for row in best_first], [reply]))
-    return found
+
+    llm: LLM
+    find: Finder
+    label: str
+
+    def __call__(self, questions: Sequence[KindQuestion]) -> list[Answer]:
+        """Answer each question."""
+        evidence = self.find(questions)
+        prompts = [
+            answering_prompt(question.text, item.lines)
+            for question, item in zip(questions, evidence, strict=True)
+        ]
+        choices = self.llm.choose_many(prompts, ["YES", "NO"], label=self.label)
+        answers = []
+        for choice, item in zip(choices, evidence, strict=True):
+            answers.append(_yes_no_answer(choice, item))
+        return answers
 
 
-def joined(
+def _yes_no_answer(choice: Choice, evidence: Evidence) -> Answer:
+    replies = [*evidence.replies, choice]
+    measures = {"p_yes": (math.exp(choice.logprobs["YES"]), 1.0)}
+    tokens = count_tokens(replies)
+    if tokens is not None:
+        measures["tokens"] = (float(tokens), 1.0)
+    return Answer(
+        answer=choice.answer,
+        predicted=choice.answer,
+        measures=measures,
+        requests=[reply.key for reply in replies],
+    )
+
+
+def answering_prompt(question: str, evidence: Sequence[str]) -> list[Message]:
+    """Build the prompt: the instruction of all arms, the evidence if there is any, the question."""
+    if not evidence:
+        return chat_messages(ANSWERING, f"Question: {question}")
+    listed = "\n".join(f"- {line}" for line in evidence)
+    return chat_messages(ANSWERING, f"Evidence:\n{listed}\n\nQuestion: {question}")
+
+
+def no_evidence(questions: Sequence[KindQuestion]) -> list[Evidence]:
+    """Find nothing: the closed book."""
+    return [Evidence() for _ in questions]
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Finds the k sentences nearest to the question (side_effects, Format B)."""
+
+    store: TextStore
+    k: int
+
+    def __call__(self, questions: Sequence[KindQuestion]) -> list[Evidence]:
+        """Find evidence for each question."""
+        nearest = self.store.index.nearest([question.text for question in questions], self.k)
+        return [_evidence_of_rows(self.store, rows) for rows in nearest]
+
+
+def _evidence_of_rows(store: TextStore, rows: NDArray[np.int64]) -> Evidence:
+    return Evidence([store.texts[row] for row in rows])
+
+
+@dataclass(frozen=True)
+class Hybrid:
+    """Finds k sentences by words and by vectors (clinical_notes, "Hybrid retrieval").
+
+    Attributes:
+        store: The sentences, for the search by vectors.
+        words: The same sentences, for the search by BM25.
+        k: Number of sentences, after min-max fusion of the two searches.
+    """
+
+    store: TextStore
+    words: bm25s.BM25
+    k: int
+
+    def __call__(self, questions: Sequence[KindQuestion]) -> list[Evidence]:
+        """Find evidence for each question."""
+        n_candidates = min(N_CANDIDATES, len(self.store.texts))
+        texts = [question.text for question in questions]
+        dense = self.store.index.search(texts, n_candidates)
+        rows_by_words, scores_by_words = self.words.retrieve(
+            word_tokens(texts), k=n_candidates, show_progress=False
+        )
+        evidence = []
+        for near, rows, scores in zip(dense, rows_by_words, scores_by_words, strict=True):
+            dense_scores = dict(zip(near.ids.tolist(), near.scores.tolist(), strict=True))
+            word_scores = dict(zip(rows.tolist(), scores.tolist(), strict=True))
+            candidates, columns = align_scores(dense_scores, word_scores)
+            order = fusion_order(columns, (SEMANTIC_WEIGHT, 1 - SEMANTIC_WEIGHT))
+            evidence.append(_evidence_of_rows(self.store, candidates[order[: self.k]]))
+        return evidence
+
+
+@dataclass(frozen=True)
+class DualTrack:
+    """Finds sentences by the question and by a supposed answer, half each (qa_rag, "Dual-track").
+
+    They are in the order of their nearness to the question; a cross-encoder, as in the paper, is
+    not asked. A question that is asked again, for its time, is searched with the noted reply:
+    another one on another machine would need all sentences encoded.
+
+    Attributes:
+        llm: The LLM that supposes an answer.
+        store: The sentences.
+        k: Number of sentences.
+        supposed_answers: Where the model's replies are noted, by question.
+        max_tokens: Longest supposed answer, in tokens.
+    """
+
+    llm: LLM
+    store: TextStore
+    k: int
+    supposed_answers: dict[str, str]
+    max_tokens: int = 40
+
+    def __call__(self, questions: Sequence[KindQuestion]) -> list[Evidence]:
+        """Find evidence for each question."""
+        texts = [question.text for question in questions]
+        prompts = [chat_messages(SUPPOSING, text) for text in texts]
+        replies = self.llm.chat_many(
+            prompts, max_tokens=self.max_tokens, stop=["\n"], label="supposed answers"
+        )
+        by_question = self.store.index.nearest(texts, self.k)
+        supposed = [
+            self.supposed_answers.setdefault(text, reply.text or " ")
+            for text, reply in zip(texts, replies, strict=True)
+        ]
+        by_answer = self.store.index.nearest(supposed, self.k)
+        evidence = []
+        for text, reply, first, second in zip(texts, replies, by_question, by_answer, strict=True):
+            rows = np.array(take_in_turn(first, second, self.k))
+            cosines = self.store.index.cosines(text, rows)
+            best_first = rows[np.argsort(-cosines, kind="stable")]
+            found = _evidence_of_rows(self.store, best_first)
+            evidence.append(replace(found, replies=[reply]))
+        return evidence
+
+
+def take_in_turn(
     first: Sequence[int] | NDArray[np.int64], second: Sequence[int] | NDArray[np.int64], k: int
 ) -> list[int]:
-    """k different rows, taken from the two lists in turn."""
-    return list(dict.fromkeys(map(int, chain.from_iterable(zip(first, second, strict=True)))))[:k]
+    """Take k different rows from two lists in turn."""
+    in_turn = chain.from_iterable(zip(first, second, strict=True))
+    distinct = dict.fromkeys(int(row) for row in in_turn)
+    return list(distinct)[:k]
 
 
-_LINE = re.compile(r"^\s*(?P<drugs>[^|\n]+?)\s*\|\s*(?P<effect>[^|\n]+)")
+NAMES_PATTERN = re.compile(r"^\s*(?P<drugs>[^|\n]+?)\s*\|\s*(?P<effect>[^|\n]+)")
+"""A line with drugs, a vertical bar and an effect."""
 
 
 class Names(NamedTuple):
@@ -212,16 +283,17 @@ class Names(NamedTuple):
 
 
 def parse_names(line: str) -> Names:
-    """`drug, drug | effect` as names in lower case."""
-    line = without_thought(line)
-    found = _LINE.search(line)
-    if not found:
+    """Read ``drug, drug | effect`` as names in lower case."""
+    match = NAMES_PATTERN.search(without_thought(line))
+    if match is None:
         return Names()
-    drugs = (_bare(part) for part in re.split(r",|\band\b", found["drugs"]))
-    return Names(tuple(dict.fromkeys(drug for drug in drugs if drug)), _bare(found["effect"]))
+    parts = re.split(r",|\band\b", match["drugs"])
+    drugs = [_bare_name(part) for part in parts]
+    distinct = dict.fromkeys(drug for drug in drugs if drug)
+    return Names(tuple(distinct), _bare_name(match["effect"]))
 
 
-def _bare(text: str) -> str:
+def _bare_name(text: str) -> str:
     return text.strip().strip("\"'`*.?").strip().lower()
 
 
@@ -232,113 +304,182 @@ RETURN d.name AS drug, s.name AS side_effect
 """
 
 
-@arm_of
-def from_graph(
-    questions: Sequence[Asked],
-    llm: LLM,
-    graph: Graph,
-    *,
-    normalise: Normaliser | None = None,
-    otherwise: Finder | None = None,
-) -> list[Found]:
-    """The model reads the names, the graph says of each drug whether it has the edge (side_effects, GraphRAG).
+@dataclass(frozen=True)
+class FromGraph:
+    """The model reads the names, the graph states of each drug whether it has the edge.
 
-    `normalise` turns a drug as written into one of the graph; `otherwise` finds evidence where the graph knows none of
-    the drugs (drug_interactions, Discussion).
+    Source: side_effects, GraphRAG; for the fallback drug_interactions, Discussion.
+
+    Attributes:
+        llm: The LLM that reads the names.
+        graph: The graph of drugs and side effects.
+        normalise: Turns a drug as written into one of the graph.
+        fallback: Finds evidence where the graph knows none of the drugs.
     """
-    prompts = [chat_messages(READING, q.text, READING_EXAMPLES) for q in questions]
-    replies = llm.chat_many(prompts, max_tokens=48, stop=["\n"], label="names read")
-    found = [Found(_edges(graph, parse_names(r.text), normalise), [r]) for r in replies]
-    missing = [i for i, f in enumerate(found) if not f.lines]
-    elsewhere = otherwise([questions[i] for i in missing]) if otherwise and missing else None
-    for place, i in enumerate(missing):
-        found[i].lines = elsewhere[place].lines if elsewhere else [NOTHING]
-    return found
+
+    llm: LLM
+    graph: Graph
+    normalise: Normaliser | None = None
+    fallback: Finder | None = None
+
+    def __call__(self, questions: Sequence[KindQuestion]) -> list[Evidence]:
+        """Find evidence for each question."""
+        prompts = [
+            chat_messages(READING, question.text, READING_EXAMPLES) for question in questions
+        ]
+        replies = self.llm.chat_many(prompts, max_tokens=48, stop=["\n"], label="names read")
+        evidence = []
+        for reply in replies:
+            names = parse_names(reply.text)
+            evidence.append(Evidence(self._edges(names), [reply]))
+        missing = [i for i, item in enumerate(evidence) if not item.lines]
+        lines = self._fall_back([questions[i] for i in missing])
+        for i, fallback_lines in zip(missing, lines, strict=True):
+            evidence[i] = replace(evidence[i], lines=fallback_lines)
+        return evidence
+
+    def _edges(self, names: Names) -> list[str]:
+        """What the graph states of each drug that it has, as sentences."""
+        lines = []
+        for written in names.drugs:
+            drug = self._repair(written)
+            rows = self.graph.read(EDGES, drug=drug, side_effect=names.side_effect)
+            if not rows:
+                continue
+            shown = drug if written == drug else f"{drug} ({written})"
+            if rows[0]["side_effect"]:
+                lines.append(SENTENCE_B.format(drug=shown, side_effect=names.side_effect))
+            else:
+                lines.append(f"The drug {shown} is not known to cause {names.side_effect}.")
+        return lines
+
+    def _repair(self, written: str) -> str:
+        if self.normalise is None:
+            return written
+        (drug,) = self.normalise([written])
+        return drug or written
+
+    def _fall_back(self, questions: Sequence[KindQuestion]) -> list[Sequence[str]]:
+        if self.fallback is None or not questions:
+            return [[NOTHING] for _ in questions]
+        return [item.lines for item in self.fallback(questions)]
 
 
-def _edges(graph: Graph, names: Names, normalise: Normaliser | None) -> list[str]:
-    """What the graph says of each drug that it has, as sentences."""
-    lines = []
-    for typed in names.drugs:
-        drug = typed if normalise is None else normalise([typed])[0] or typed
-        rows = graph.read(EDGES, drug=drug, side_effect=names.side_effect)
-        if not rows:
-            continue
-        told = drug if typed == drug else f"{drug} ({typed})"
-        if rows[0]["side_effect"]:
-            lines.append(SENTENCE_B.format(drug=told, side_effect=names.side_effect))
-        else:
-            lines.append(f"The drug {told} is not known to cause {names.side_effect}.")
-    return lines
+@dataclass(frozen=True)
+class LookedUp:
+    """No model: code finds the graph's names in a question and reads the edge of each drug.
 
+    Attributes:
+        graph: The graph of drugs and side effects.
+        vocabulary: The names that the graph has.
+    """
 
-def looked_up(graph: Graph) -> Arm:
-    """No model: code finds the graph's names in a question word for word, and asks for the edge of each drug."""
-    names = Vocabulary.read(graph)
+    graph: Graph
+    vocabulary: Vocabulary
 
-    def arm(questions: Sequence[Asked]) -> list[Answer]:
+    def __call__(self, questions: Sequence[KindQuestion]) -> list[Answer]:
+        """Answer each question."""
         answers = []
         for question in questions:
-            found = names.link(question.text)
-            effect = found["effect"][0] if found["effect"] else ""
-            edges = [graph.read(EDGES, drug=drug, side_effect=effect) for drug in found["drug"]]
-            said = (
-                "YES" if edges and all(rows and rows[0]["side_effect"] for rows in edges) else "NO"
-            )
-            answers.append(Answer(answer=said, predicted=said, measures={"tokens": (0.0, 1.0)}))
+            label = "YES" if self._all_have_it(question.text) else "NO"
+            answers.append(Answer(answer=label, predicted=label, measures={"tokens": (0.0, 1.0)}))
         return answers
 
-    return arm
+    def _all_have_it(self, text: str) -> bool:
+        """Whether every drug in a question has its effect; not if it has no drug."""
+        linked = self.vocabulary.link(text)
+        effect = linked["effect"][0] if linked["effect"] else ""
+        edges = [self.graph.read(EDGES, drug=drug, side_effect=effect) for drug in linked["drug"]]
+        if not edges:
+            return False
+        return all(rows and rows[0]["side_effect"] for rows in edges)
 
 
-def apart(llm: LLM, finders: Mapping[str, Callable[[LLM], Finder]]) -> dict[str, Arm]:
-    """An arm for each finder that takes no computed prompt from another one that showed the same evidence."""
-    clients = {name: llm.with_cache_salt(name) for name in finders}
-    return {name: answering(own, finders[name](own), ARMS[name]) for name, own in clients.items()}
+def arms_with_cache_salt(
+    llm: LLM, finders: Mapping[str, Callable[[LLM], Finder]]
+) -> dict[str, Arm]:
+    """Make an arm of each finder that reuses no computed prompt of another arm.
+
+    Args:
+        llm: The LLM that answers.
+        finders: Makes each arm's finder of a client.
+    """
+    arms: dict[str, Arm] = {}
+    for name, make_finder in finders.items():
+        client = llm.with_cache_salt(name)
+        arms[name] = EvidenceArm(client, make_finder(client), ARMS[name])
+    return arms
 
 
-def timed(arms: Mapping[str, Arm], model: str = "") -> dict[str, Arm]:
-    """The same arms, one question at a time, with the seconds that each took; `model` is the one they ask.
+@dataclass(frozen=True)
+class TimedArm:
+    """An arm that is asked one question at a time, with the seconds that each took.
 
-    The first question is asked twice, and only its second time counts. A model's client must have no store.
+    The first question is asked twice, and only its second time counts.
+
+    Attributes:
+        arm: The arm to ask; a model's client must have no store.
+        model: The model that it asks.
     """
 
-    @arm_of
-    def alone(questions: Sequence[Asked], ask: Arm) -> list[Answer]:
-        ask(questions[:1])
+    arm: Arm
+    model: str = ""
+
+    def __call__(self, questions: Sequence[KindQuestion]) -> list[Answer]:
+        """Measure the time of each question."""
+        self.arm(questions[:1])
         answers = []
         for question in questions:
             with stopwatch() as watch:
-                ask([question])
+                self.arm([question])
             seconds = (watch.seconds, 1.0)
-            answers.append(Answer(repeat=1, model=model, measures={"seconds": seconds}))
+            answers.append(Answer(repeat=1, model=self.model, measures={"seconds": seconds}))
         return answers
 
-    return {name: alone(arm) for name, arm in arms.items()}
+
+def time_arms(arms: Mapping[str, Arm], model: str = "") -> dict[str, Arm]:
+    """Make a `TimedArm` of each arm; ``model`` is the one they ask."""
+    return {name: TimedArm(arm, model) for name, arm in arms.items()}
 
 
 def advice(outcomes: Outcomes) -> str:
-    """What to build for such questions on this run: the quickest arm that is not significantly worse than the best."""
+    """Write what to build for such questions on this run.
+
+    It names the best arm, and the fastest that is not significantly worse.
+    """
     accuracy = {arm: outcomes.score("accuracy", arm) for arm in outcomes.arms}
     seconds = {arm: outcomes.score("median(seconds)", arm) for arm in outcomes.arms}
     best = max(outcomes.arms, key=lambda arm: (accuracy[arm].value, -seconds[arm].value))
-    rivals = outcomes.compare([(best, arm) for arm in outcomes.arms if arm != best], "accuracy")
-    level = [best, *(c.second for c in rivals if c.p >= ALPHA)]
-    quickest = min(level, key=lambda arm: seconds[arm].value)
-    kinds = {
-        kind: outcomes.where(kind=kind).score("accuracy", best) for kind in outcomes.strata("kind")
-    }
-    weakest = min(kinds, key=lambda kind: kinds[kind].value)
+    weakest, weakest_score = _weakest_kind(outcomes, best)
     text = (
-        f"**{outcomes.label(best)}** has the highest accuracy: {figures.score_text(accuracy[best])} of "
-        f"{accuracy[best].n} questions, at {figures.score_text(seconds[best], 'seconds')} each. "
+        f"**{outcomes.label(best)}** has the highest accuracy: "
+        f"{figures.score_text(accuracy[best])} of {accuracy[best].n} questions, at "
+        f"{figures.score_text(seconds[best], 'seconds')} each. "
     )
-    if len(level) > 1:
-        names = ", ".join(outcomes.label(arm) for arm in level[1:])
-        text += f"Not significantly different on these questions: {names}. "
-        at, of_best = (figures.number(seconds[arm].value, "seconds") for arm in (quickest, best))
-        if at != of_best:
-            text += f"The fastest of these is {outcomes.label(quickest)}, at {at}. "
-    else:
-        text += "Every other architecture is significantly less accurate after Holm correction. "
-    return f"{text}The best arm's weakest kind: {weakest}, {figures.score_text(kinds[weakest])}."
+    text += _describe_level(outcomes, best, seconds)
+    return f"{text}The best arm's weakest kind: {weakest}, {figures.score_text(weakest_score)}."
+
+
+def _weakest_kind(outcomes: Outcomes, arm: str) -> tuple[str, Score]:
+    scores = {}
+    for kind in outcomes.strata("kind"):
+        scores[kind] = outcomes.where(kind=kind).score("accuracy", arm)
+    weakest = min(scores, key=lambda kind: scores[kind].value)
+    return weakest, scores[weakest]
+
+
+def _describe_level(outcomes: Outcomes, best: str, seconds: Mapping[str, Score]) -> str:
+    """Name the arms that are not significantly worse than the best, and the fastest of them."""
+    pairs = [(best, arm) for arm in outcomes.arms if arm != best]
+    comparisons = outcomes.compare(pairs, "accuracy")
+    level = [comparison.second for comparison in comparisons if comparison.p >= ALPHA]
+    if not level:
+        return "Every other architecture is significantly less accurate after Holm correction. "
+    names = ", ".join(outcomes.label(arm) for arm in level)
+    text = f"Not significantly different on these questions: {names}. "
+    fastest = min([best, *level], key=lambda arm: seconds[arm].value)
+    time_of_fastest = figures.number(seconds[fastest].value, "seconds")
+    time_of_best = figures.number(seconds[best].value, "seconds")
+    if time_of_fastest != time_of_best:
+        text += f"The fastest of these is {outcomes.label(fastest)}, at {time_of_fastest}. "
+    return text

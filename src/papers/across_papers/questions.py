@@ -1,6 +1,7 @@
-"""One set of questions for all architectures: does a drug have an effect, asked in five ways that people ask.
+"""One set of questions for all architectures: does a drug have an effect?
 
-All have the answer YES or NO, half of them each within every kind, so that a guess is right in half of them.
+People ask it in five ways. All have the answer YES or NO, half of them each within every kind, so
+that a guess is right in half of them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,10 +31,16 @@ Knowledge = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One question of one of the `KINDS`; drugs and side effect have the names of the knowledge.
+class KindQuestion:
+    """One question of one of the `KINDS`.
 
-    Questions that share a drug share a cluster.
+    Attributes:
+        kind: Its kind.
+        text: The question in words.
+        label: Whether the answer is YES.
+        drugs: One drug or two, with the names of the knowledge.
+        side_effect: The side effect, with the name of the knowledge.
+        cluster: Shared by questions that share a drug.
     """
 
     kind: str
@@ -59,113 +66,197 @@ class Asked:
         return {"kind": KINDS[self.kind]}
 
 
-def ask(
+def make_questions(
     benchmark: Sequence[Question], knowledge: Knowledge, per_kind: int, seed: int
-) -> list[Asked]:
-    """`per_kind` questions of each kind, as far as the data have them; no two kinds share a pair of drug and effect.
+) -> list[KindQuestion]:
+    """Make questions of each kind, as far as the data have them.
 
-    `benchmark` has labelled pairs (side_effects, Methods, "Evaluation subset"), `knowledge` the effects of each drug.
+    No two kinds share a pair of drug and effect.
 
-    Raises ValueError: `per_kind` is odd or not positive.
+    Args:
+        benchmark: Labelled pairs (side_effects, Methods, "Evaluation subset").
+        knowledge: The effects of each drug.
+        per_kind: Number of questions of each kind.
+        seed: Seed of the draw.
+
+    Raises:
+        ValueError: ``per_kind`` is odd or not positive.
     """
     if per_kind <= 0 or per_kind % 2:
         raise ValueError(
-            f"Half of each kind have the answer YES, so it needs an even number of them; got {per_kind}."
+            "Half of each kind have the answer YES, so it needs an even number of them; "
+            f"got {per_kind}."
         )
     rng = np.random.default_rng(seed)
     # drawn at random over drugs, in pairs of one YES and one NO after it about the same drug
     pool = stratified(benchmark, len(benchmark) - len(benchmark) % 2, seed)
-    brands = {query.drug: query.typed for query in other_names(knowledge) if query.kind == "brand"}
-    makers: dict[str, Callable[[Question], str | None]] = {
-        "plain": lambda q: q.text,
-        "worded": lambda q: str(rng.choice(WORDINGS)).format(
-            drug=q.drug, side_effect=q.side_effect
-        ),
-        "misspelt": lambda q: _misspelt(q, knowledge, rng),
-        "brand": lambda q: replace(q, drug=brands[q.drug]).text if brands.get(q.drug) else None,
-    }
-    asked: list[Asked] = []
-    waiting = list(zip(pool[::2], pool[1::2], strict=True))
-    for kind, make in makers.items():
-        taken = 0
-        for couple in list(waiting):
-            texts = [make(question) for question in couple] if taken < per_kind else []
-            if texts and all(texts):
-                waiting.remove(couple)
-                told = zip(couple, texts, strict=True)
-                asked += [
-                    Asked(kind, str(text), q.label, (q.drug,), q.side_effect) for q, text in told
-                ]
-                taken += 2
-    pairs = {(q.drugs[0], q.side_effect) for q in asked}
-    asked += _both([q for couple in waiting for q in couple], knowledge, pairs, per_kind, rng)
-    return [replace(q, cluster=family) for q, family in zip(asked, families(asked), strict=True)]
+    couples = list(zip(pool[::2], pool[1::2], strict=True))
+    writers = _Writers(knowledge, rng)
+    questions: list[KindQuestion] = []
+    for kind, write in writers.by_kind().items():
+        of_kind, couples = _select_couples(kind, write, couples, per_kind)
+        questions += of_kind
+    pairs = {(question.drugs[0], question.side_effect) for question in questions}
+    remaining = [question for couple in couples for question in couple]
+    questions += _make_double_questions(remaining, knowledge, pairs, per_kind, rng)
+    return [
+        replace(question, cluster=family)
+        for question, family in zip(questions, families(questions), strict=True)
+    ]
 
 
-def examples(asked: Sequence[Asked]) -> pd.DataFrame:
-    """One question of each kind, with how many there are."""
+Couple = tuple[Question, Question]
+"""A YES and a NO about the same drug."""
+Writer = Callable[[Question], str | None]
+"""Words a question; None where the drug has no name of that kind."""
+
+
+@dataclass(frozen=True)
+class _Writers:
+    """How a question of each kind is worded.
+
+    Attributes:
+        knowledge: The effects of each drug.
+        rng: The source of randomness.
+    """
+
+    knowledge: Knowledge
+    rng: np.random.Generator
+
+    def by_kind(self) -> dict[str, Writer]:
+        """The writer of each kind that is about one drug."""
+        queries = [query for query in other_names(self.knowledge) if query.kind == "brand"]
+        brands = {query.drug: query.typed for query in queries}
+        return {
+            "plain": lambda question: question.text,
+            "worded": self._reword,
+            "misspelt": self._misspell,
+            "brand": lambda question: _ask_under(question, brands.get(question.drug)),
+        }
+
+    def _reword(self, question: Question) -> str:
+        wording = str(self.rng.choice(WORDINGS))
+        return wording.format(drug=question.drug, side_effect=question.side_effect)
+
+    def _misspell(self, question: Question) -> str | None:
+        edit = str(self.rng.choice(EDITS))
+        typed = perturb(question.drug, edit, 1, self.rng)
+        if typed in self.knowledge:
+            return None
+        return _ask_under(question, typed)
+
+
+def _ask_under(question: Question, name: str | None) -> str | None:
+    return replace(question, drug=name).text if name else None
+
+
+def _select_couples(
+    kind: str, write: Writer, couples: Sequence[Couple], per_kind: int
+) -> tuple[list[KindQuestion], list[Couple]]:
+    """Word couples until there are enough questions of a kind.
+
+    Returns:
+        The questions, and the couples that are left for other kinds.
+    """
+    questions: list[KindQuestion] = []
+    remaining = []
+    for couple in couples:
+        if len(questions) >= per_kind:
+            remaining.append(couple)
+            continue
+        texts = [write(question) for question in couple]
+        if not all(texts):
+            remaining.append(couple)
+            continue
+        for question, text in zip(couple, texts, strict=True):
+            drugs = (question.drug,)
+            questions.append(
+                KindQuestion(kind, str(text), question.label, drugs, question.side_effect)
+            )
+    return questions, remaining
+
+
+def examples(questions: Sequence[KindQuestion]) -> pd.DataFrame:
+    """Show one question of each kind, with how many there are."""
     rows = []
     for kind, words in KINDS.items():
-        mine = [q for q in asked if q.kind == kind]
-        if mine:
-            rows.append(
-                {
-                    "kind": words,
-                    "questions": len(mine),
-                    "for example": mine[0].text,
-                    "answer": mine[0].gold,
-                }
-            )
+        of_kind = [question for question in questions if question.kind == kind]
+        if of_kind:
+            row = {
+                "kind": words,
+                "questions": len(of_kind),
+                "for example": of_kind[0].text,
+                "answer": of_kind[0].gold,
+            }
+            rows.append(row)
     return pd.DataFrame(rows)
 
 
-def families(asked: Sequence[Asked]) -> list[str]:
-    """What belongs together, for intervals and tests: a name for each question, the same where drugs are shared."""
-    joined: dict[str, str] = {}
+def families(questions: Sequence[KindQuestion]) -> list[str]:
+    """Find what belongs together, for intervals and tests.
 
-    def head(drug: str) -> str:
-        while (other := joined.setdefault(drug, drug)) != drug:
-            drug = other
-        return drug
-
-    for question in asked:
-        for drug in question.drugs[1:]:
-            joined[head(drug)] = head(question.drugs[0])
-    return [head(question.drugs[0]) for question in asked]
-
-
-def _misspelt(question: Question, knowledge: Knowledge, rng: np.random.Generator) -> str | None:
-    typed = perturb(question.drug, str(rng.choice(EDITS)), 1, rng)
-    if typed is None or typed in knowledge:
-        return None
-    return replace(question, drug=typed).text
+    Returns:
+        A name for each question, the same where drugs are shared.
+    """
+    parents: dict[str, str] = {}
+    for question in questions:
+        first, *others = question.drugs
+        for drug in others:
+            parents[_find_head(drug, parents)] = _find_head(first, parents)
+    return [_find_head(question.drugs[0], parents) for question in questions]
 
 
-def _both(
+def _find_head(drug: str, parents: dict[str, str]) -> str:
+    """Follow the parents of a drug to the one that has none."""
+    parent = parents.setdefault(drug, drug)
+    while parent != drug:
+        drug = parent
+        parent = parents.setdefault(drug, drug)
+    return drug
+
+
+def _make_double_questions(
     pool: Sequence[Question],
     knowledge: Knowledge,
     pairs: set[tuple[str, str]],
     n: int,
     rng: np.random.Generator,
-) -> list[Asked]:
-    """Questions about two drugs: YES where both have the effect, NO where only one of them has it; none of `pairs`."""
+) -> list[KindQuestion]:
+    """Make questions about two drugs, YES and NO in turn.
+
+    The answer is YES where both have the effect, NO where only one of them has it.
+
+    Args:
+        pool: Questions to begin with.
+        knowledge: The effects of each drug.
+        pairs: Pairs of drug and effect that are not asked about.
+        n: Number of questions.
+        rng: The source of randomness.
+    """
+    effects = {drug: frozenset(listed) for drug, listed in knowledge.items()}
     drugs = sorted(knowledge)
-    effects = {drug: frozenset(of_drug) for drug, of_drug in knowledge.items()}
-    asked: list[Asked] = []
-    for question in (q for q in pool if q.label):
-        if len(asked) == n:
+    questions: list[KindQuestion] = []
+    for question in pool:
+        if len(questions) == n:
             break
-        wanted = len(asked) % 2 == 0
-        others = [
-            d
-            for d in drugs
-            if d != question.drug and (question.side_effect in effects[d]) == wanted
-        ]
-        others = [d for d in others if (d, question.side_effect) not in pairs]
-        if not others:
+        if not question.label:
             continue
-        pair = (question.drug, str(rng.choice(others)))
-        first, second = pair if rng.integers(2) else pair[::-1]
-        text = BOTH.format(first=first, second=second, side_effect=question.side_effect)
-        asked.append(Asked("both", text, wanted, (first, second), question.side_effect))
-    return asked[: len(asked) - len(asked) % 2]
+        both_have_it = len(questions) % 2 == 0
+        seconds = []
+        for drug in drugs:
+            is_new = drug != question.drug and (drug, question.side_effect) not in pairs
+            if is_new and (question.side_effect in effects[drug]) == both_have_it:
+                seconds.append(drug)
+        if seconds:
+            questions.append(_double_question(question, seconds, both_have_it, rng))
+    n_balanced = len(questions) - len(questions) % 2
+    return questions[:n_balanced]
+
+
+def _double_question(
+    question: Question, seconds: Sequence[str], label: bool, rng: np.random.Generator
+) -> KindQuestion:
+    pair = (question.drug, str(rng.choice(seconds)))
+    first, second = pair if rng.integers(2) else pair[::-1]
+    text = BOTH.format(first=first, second=second, side_effect=question.side_effect)
+    return KindQuestion("both", text, label, (first, second), question.side_effect)

@@ -21,7 +21,10 @@ QUESTION = "Is {side_effect} an adverse effect of {drug}?"
 OPENING_A = (
     "The drug {drug} may be associated with the following side effects or adverse reactions: "
 )
-SENTENCE_B = "The drug {drug} may cause {side_effect} as an adverse effect, adverse reaction, or side effect."
+SENTENCE_B = (
+    "The drug {drug} may cause {side_effect} as an adverse effect, adverse reaction, or side "
+    "effect."
+)
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,13 @@ def yes_no_answer(
 
 @dataclass(frozen=True)
 class Entities:
-    """Drug and side effect as an LLM read them from a question, empty where it could not; `request` is its key."""
+    """Drug and side effect as an LLM read them from a question, empty where it could not.
+
+    Attributes:
+        drug: The drug in lower case.
+        side_effect: The side effect in lower case.
+        request: Key of the request.
+    """
 
     drug: str = ""
     side_effect: str = ""
@@ -140,7 +149,7 @@ def count_sorted_lists(knowledge: Mapping[str, Sequence[str]]) -> int:
 
 
 def read_questions(path: Path) -> list[Question]:
-    """Read the forward benchmark: a CSV file with the columns drug, side_effect and label (0, 1)."""
+    """Read the forward benchmark: a CSV file with drug, side_effect and label (0, 1)."""
     table = pd.read_csv(path)
     rows = zip(table.drug, table.side_effect, table.label, strict=True)
     return [Question(drug, side_effect, bool(label)) for drug, side_effect, label in rows]
@@ -168,19 +177,12 @@ def stratified(
     """
     if n <= 0 or n % 2:
         raise ValueError(f"A balanced subset needs an even, positive number of pairs; got {n}.")
-    excluded = set(exclude_drugs)
-    remaining = {question for question in questions if question.drug not in excluded}
-    # sorted first, so that the draw depends on the data and the seed, not on the order of the file
-    pool = sorted(
-        remaining, key=lambda question: (question.drug, question.side_effect, question.label)
-    )
+    pool = _sort_questions(questions, set(exclude_drugs))
     names = sorted({question.drug for question in pool})
     rng = np.random.default_rng(seed)
-    order = [pool[i] for i in rng.permutation(len(pool))]
+    shuffled = [pool[i] for i in rng.permutation(len(pool))]
     drugs = [names[i] for i in rng.permutation(len(names))]
-    stacks: dict[tuple[str, bool], list[Question]] = {}
-    for question in order:
-        stacks.setdefault((question.drug, question.label), []).append(question)
+    stacks = _stack_questions(shuffled)
     selected: list[Question] = []
     while pairs := _one_pair_per_drug(stacks, drugs):
         missing_pairs = (n - len(selected)) // 2
@@ -189,6 +191,22 @@ def stratified(
         for pair in pairs[:missing_pairs]:
             selected += pair
     return selected
+
+
+def _sort_questions(questions: Iterable[Question], excluded: set[str]) -> list[Question]:
+    """Sort the questions, so that a draw does not depend on the order of the file."""
+    remaining = {question for question in questions if question.drug not in excluded}
+    return sorted(
+        remaining, key=lambda question: (question.drug, question.side_effect, question.label)
+    )
+
+
+def _stack_questions(questions: Iterable[Question]) -> dict[tuple[str, bool], list[Question]]:
+    """Group the questions by drug and label."""
+    stacks: dict[tuple[str, bool], list[Question]] = {}
+    for question in questions:
+        stacks.setdefault((question.drug, question.label), []).append(question)
+    return stacks
 
 
 def _one_pair_per_drug(
@@ -267,7 +285,8 @@ class TextStore:
 
 
 LIST_PATTERN = re.compile(
-    r"(?s)The drug (?P<drug>.+?) (?:may be associated with|causes) the following .*?: (?P<effects>.*)"
+    r"(?s)The drug (?P<drug>.+?) (?:may be associated with|causes) the following .*?: "
+    r"(?P<effects>.*)"
 )
 """A Format A document: the list of a drug."""
 SENTENCE_PATTERN = re.compile(
@@ -322,7 +341,7 @@ def format_b_store(knowledge: Mapping[str, Sequence[str]], encoder: Encoder) -> 
 
 
 def shorten_documents(store: TextStore, characters: int) -> TextStore:
-    """Keep the index of Format A; of each document the filter sees the first ``characters`` only."""
+    """Keep the index of Format A; the filter sees the first ``characters`` of a document."""
     comma_terms = _comma_terms(effects for _, effects in store.pairs)
     texts = [text[:characters] for text in store.texts]
     pairs = [read_format_a(text, comma_terms) for text in texts]
@@ -330,7 +349,10 @@ def shorten_documents(store: TextStore, characters: int) -> TextStore:
 
 
 def _comma_terms(lists: Iterable[Iterable[str]]) -> set[str]:
-    return {effect for effects in lists for effect in effects if ", " in effect}
+    comma_terms = set()
+    for effects in lists:
+        comma_terms |= {effect for effect in effects if ", " in effect}
+    return comma_terms
 
 
 def find_term(term: str, text: str) -> int:

@@ -144,7 +144,7 @@ FURTHER = {
     "frequency": "side_effects/sider/meddra_freq.tsv.gz",
     "organs": "side_effects/queries/comprehensive_organ_queries.csv",
 }
-"""The files that say more than the benchmark's: SIDER's, and the authors' queries by organ class."""
+"""The files beyond the benchmark's: SIDER's, and the authors' queries by organ class."""
 SAMPLE_FILE = SAMPLE / "side_effects_beyond.yml"
 
 

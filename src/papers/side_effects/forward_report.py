@@ -220,7 +220,7 @@ def _share_found(rows: pd.DataFrame) -> str:
 
 
 def recorded(files: Iterable[Path]) -> list[tuple[bool, float]]:
-    """Read whether each released prediction is right, and its recorded confidence; UNKNOWN is NO."""
+    """Read whether each released prediction is right, and its confidence; UNKNOWN is NO."""
     predictions = []
     for file in files:
         for row in json.loads(file.read_text("utf-8"))["detailed_results"]:

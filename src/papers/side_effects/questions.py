@@ -127,10 +127,12 @@ def _draw_top(facts: Facts, rng: np.random.Generator) -> Parameters | None:
     drug = _pick(rng, facts.effects)
     shares = [share for share, _ in facts.ranked[drug]]
     # a rank at which the next one is less frequent, so that the answer is one set
-    clear = [n for n in range(2, min(7, len(shares))) if shares[n - 1] > shares[n]]
+    last = min(7, len(shares))
+    clear = [n for n in range(2, last) if shares[n - 1] > shares[n]]
     if not clear:
         return None
-    return {"drug": drug, "n": int(_pick(rng, map(str, clear)))}
+    n = _pick(rng, map(str, clear))
+    return {"drug": drug, "n": int(n)}
 
 
 SHARES = ("0.01", "0.05", "0.1", "0.2")

@@ -166,7 +166,7 @@ def benchmark_is_balanced(
     benchmark: Sequence[Question],
     **__: Any,  # noqa: ANN401
 ) -> Decision:
-    """Decide whether each drug has ten pairs of either label, and no pair occurs twice (Methods)."""
+    """Decide whether each drug has ten pairs of either label and no pair is double (Methods)."""
     drugs = [question.drug for question in benchmark]
     labels = [question.label for question in benchmark]
     per_drug = pd.crosstab(drugs, labels)
@@ -420,7 +420,7 @@ def _f1_sums(outcomes: Outcomes, arm: str) -> NDArray[np.float64]:
 
 
 def normalisation_recovers(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
-    """Decide whether a corrected name recovers over half of F1, for Format B and GraphRAG (Table 5)."""
+    """Decide whether a corrected name recovers over half of F1 (Table 5)."""
     arms = ("format_b", "graphrag")
     if not {f"normalised.{arm}" for arm in arms} <= set(outcomes.arms):
         why = "There are no answers with corrected names."
