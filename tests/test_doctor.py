@@ -47,14 +47,14 @@ def test_every_part_is_named():
 
 def test_a_server_that_does_not_answer_is_told_with_the_line_that_mends_it(monkeypatch):
     monkeypatch.setenv("LLM_BASE_URL", "http://127.0.0.1:9/v1")
-    assert "unset LLM_BASE_URL" in finding("llm").mend
+    assert "unset LLM_BASE_URL" in finding("llm").hint
     monkeypatch.setenv("NEO4J_URI", "bolt://127.0.0.1:9")
-    assert "NEO4J_PASSWORD" in finding("graph").mend
+    assert "NEO4J_PASSWORD" in finding("graph").hint
 
 
 def test_the_paper_profile_asks_for_a_server(monkeypatch):
     monkeypatch.setenv("PROFILE", "paper")
-    assert "LLM_BASE_URL" in finding("llm").mend
+    assert "LLM_BASE_URL" in finding("llm").hint
 
 
 @pytest.mark.parametrize(
@@ -73,16 +73,16 @@ def test_encoders_of_a_hub_are_told_with_the_line_that_installs_what_loads_them(
     monkeypatch, capsys
 ):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert finding("encoders").mend == ""  # the laptop profile needs none
+    assert finding("encoders").hint == ""  # the laptop profile needs none
     monkeypatch.setenv("PROFILE", "paper")
     monkeypatch.setenv("COLUMNS", "400")
     found = finding("encoders")
     assert "emilyalsentzer/Bio_ClinicalBERT" in found.uses
-    assert found.mend == "pip install '.[encoders]'"
+    assert found.hint == "pip install '.[encoders]'"
     assert doctor.main([]) == 1  # this profile needs a server
-    assert found.mend in capsys.readouterr().out
+    assert found.hint in capsys.readouterr().out
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
-    assert finding("encoders").mend == ""
+    assert finding("encoders").hint == ""
 
 
 def test_adapters_that_a_server_lacks_are_told_with_the_line_that_serves_them(
@@ -102,13 +102,13 @@ def test_adapters_that_a_server_lacks_are_told_with_the_line_that_serves_them(
     (tmp_path / ".half" / artifacts.LOG).write_text("{")
     have = ["meta-llama/Llama-2-13b-hf", "ours-1"]
     monkeypatch.setattr(services, "served", lambda url, key: [{"id": name} for name in have])
-    mend = finding("adapters").mend
+    mend = finding("adapters").hint
     assert "serve mistralai/Mistral-7B-Instruct-v0.2 at http://gpu:8000/v1" in mend
     assert mend.endswith(f"--enable-lora --lora-modules ours-2={tmp_path / 'ours-2'}")
     have += ["mistralai/Mistral-7B-Instruct-v0.2", "ours-2"]
-    assert finding("adapters").mend == ""
+    assert finding("adapters").hint == ""
     monkeypatch.setattr(engine_install, "choose_engine", lambda model: ("llamacpp", "a test"))
-    assert "LLM_ENGINE=vllm" in finding("adapters").mend
+    assert "LLM_ENGINE=vllm" in finding("adapters").hint
 
 
 def test_what_a_container_has_read_and_may_forget_counts_as_free(monkeypatch, tmp_path):

@@ -180,7 +180,7 @@ def test_a_proxy_of_another_kind_is_named_in_one_line(named, proxied, monkeypatc
         with pytest.raises(network.ProxyError, match=f"ALL_PROXY={proxy}.* unset it") as error:
             call()
         assert "\n" not in str(error.value)
-    found = {finding.part: finding.mend for finding in doctor.findings()}
+    found = {finding.part: finding.hint for finding in doctor.findings()}
     assert proxy in found["proxy"]
     http = answering({"data": [{"id": "m", "owned_by": "vllm"}], "version": "1"})
     named(llm_base_url=f"http://127.0.0.1:{http.server_port}/v1")

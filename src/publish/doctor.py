@@ -33,30 +33,30 @@ from resources.settings import (
     settings,
 )
 
-DISK_NEEDED = (
-    12  # GiB that engine, weights and indexes of the laptop profile take together, with room
-)
-ENCODERS = (
-    "encoder",
-    "reranker_encoder",
-    "cross_encoder",
-    "reranker",
-)  # parameters that name an encoder
+DISK_NEEDED = 12
+"""GiB that engine, weights and indexes of the laptop profile take together, with room."""
+ENCODERS = ("encoder", "reranker_encoder", "cross_encoder", "reranker")
+"""Parameters that name an encoder."""
 GET_CHROMIUM = "Install it (Debian: apt-get install chromium), or set CHROMIUM to its path."
 REQUIRED = ("graph", "LLM")
 """Parts without which no notebook runs: `make doctor` fails if one of them is missing."""
 
 
 class Finding(NamedTuple):
-    """One part of the set-up: what will be used and why; `mend` is empty when nothing is missing."""
+    """One part of the set-up."""
 
     part: str
     uses: str
-    mend: str
+    """What will be used, and why."""
+    hint: str
+    """What is missing, and the line that gets it; empty when nothing is missing."""
 
 
 def browser() -> str | None:
-    """Path of a Chromium that the tests can drive: `CHROMIUM`, else the system's, else playwright's own."""
+    """Return the path of a Chromium that the tests can drive.
+
+    It is `CHROMIUM`, or else the system's, or else playwright's own.
+    """
     names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
     found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
     if found or importlib.util.find_spec("playwright") is None:
@@ -86,12 +86,13 @@ def install_browser() -> int:
 
 
 def _machine() -> tuple[str, str]:
-    memory, free = psutil.virtual_memory().total / GIB, shutil.disk_usage(ROOT).free / GIB
+    memory = psutil.virtual_memory().total / GIB
+    free = shutil.disk_usage(ROOT).free / GIB
     uses = (
         f"Python {platform.python_version()}, {os.cpu_count() or 1} cores, {memory:.0f} GiB memory"
     )
-    mend = "" if free > DISK_NEEDED else f"free disk: {DISK_NEEDED} GiB are needed at first set-up"
-    return f"{uses}, {free:.0f} GiB disk", mend
+    hint = "" if free > DISK_NEEDED else f"free disk: {DISK_NEEDED} GiB are needed at first set-up"
+    return f"{uses}, {free:.0f} GiB disk", hint
 
 
 def _graph() -> tuple[str, str]:
@@ -102,7 +103,8 @@ def _graph() -> tuple[str, str]:
     if not s.neo4j_password:
         return uses, "set NEO4J_PASSWORD"
     try:
-        from helpers import graph  # noqa: PLC0415  # the driver is only needed where a server is named
+        # the driver is only needed where a server is named
+        from helpers import graph  # noqa: PLC0415
 
         graph.connect().close()
     except Exception as error:  # whatever is wrong is what the reader of this table wants to know
@@ -123,13 +125,12 @@ def _llm() -> tuple[str, str]:
     if s.profile == "paper":
         return model, "the paper profile wants a server: set LLM_BASE_URL and LLM_MODEL"
     engine, why = engine_install.choose_engine(model)
-    return f"{model} by embedded {engine} ({why})", "" if engine_install.installed(
-        engine
-    ) else "make setup"
+    hint = "" if engine_install.installed(engine) else "make setup"
+    return f"{model} by embedded {engine} ({why})", hint
 
 
 def _parameters() -> list[dict[str, Any]]:
-    """What this profile gives each notebook, its own defaults included."""
+    """Return what this profile gives each notebook, its own defaults included."""
     paths = sorted(NOTEBOOKS.glob("*.ipynb"))
     return [
         parameters.declared(path) | parameters.parameters(path.stem, settings().profile)
@@ -138,63 +139,81 @@ def _parameters() -> list[dict[str, Any]]:
 
 
 def _encoders() -> tuple[str, str]:
-    named = {values[name] for values in _parameters() for name in ENCODERS if values.get(name)}
-    hub = sorted(name for name in named if f"models/{name}/model.onnx" not in registry.registry())
+    encoders: set[str] = set()
+    for values in _parameters():
+        encoders |= {values[name] for name in ENCODERS if values.get(name)}
+    entries = registry.registry()
+    hub = sorted(name for name in encoders if f"models/{name}/model.onnx" not in entries)
     if not hub:
-        return ", ".join(sorted(named)) or "none", ""
-    there = importlib.util.find_spec("sentence_transformers")
-    return f"{', '.join(hub)} from a hub", "" if there else "pip install '.[encoders]'"
+        return ", ".join(sorted(encoders)) or "none", ""
+    is_installed = importlib.util.find_spec("sentence_transformers")
+    return f"{', '.join(hub)} from a hub", "" if is_installed else "pip install '.[encoders]'"
 
 
 def _adapters() -> tuple[str, str]:
-    given, s = _parameters(), settings()
-    bases = {values["small_model"] for values in given if values.get("lora_steps")}
-    bases |= {values["finetune"]["base"] for values in given if "finetune" in values}
+    bases = _adapter_bases()
     if not bases:
         return "none: this profile trains no model", ""
     uses = f"LoRA adapters of {', '.join(sorted(bases))}, trained by the notebooks"
     engine, why = engine_install.choose_engine(min(bases))
     if engine != "vllm":
-        return (
-            uses,
-            f"{engine} trains and serves none ({why}), so stored replies are shown; LLM_ENGINE=vllm does",
+        hint = (
+            f"{engine} trains and serves none ({why}), so stored replies are shown; "
+            "LLM_ENGINE=vllm does"
         )
-    if not s.llm_base_url:
+        return uses, hint
+    base_url = settings().llm_base_url
+    if not base_url:
         return f"{uses} and served by embedded vLLM", ""
-    from resources import artifacts, lora  # noqa: PLC0415  # a second to import, needed only with a server of one's own
+    return _adapters_of_server(uses, bases, base_url)
 
+
+def _adapter_bases() -> set[str]:
+    """Return the models of which this profile trains adapters."""
+    all_parameters = _parameters()
+    bases = {values["small_model"] for values in all_parameters if values.get("lora_steps")}
+    return bases | {values["finetune"]["base"] for values in all_parameters if "finetune" in values}
+
+
+def _adapters_of_server(uses: str, bases: set[str], base_url: str) -> tuple[str, str]:
+    """Return `uses` and what the reader's own server lacks of these models and their adapters."""
+    api_key = settings().llm_api_key
+    key = api_key.get_secret_value() if api_key else "none"
     try:
-        cards = services.served(
-            s.llm_base_url, s.llm_api_key.get_secret_value() if s.llm_api_key else "none"
-        )
+        cards = services.served(base_url, key)
     except services.ServiceError as error:
         return uses, str(error)
     served = {card["id"] for card in cards}
-    logs = sorted(lora.ADAPTERS.glob(f"[!.]*/{artifacts.LOG}"))
-    trained = [
-        log.parent for log in logs if json.loads(log.read_text(encoding="utf-8"))["base"] in bases
+    hints = [
+        f"serve {name} at {base_url} with vLLM's --enable-lora" for name in sorted(bases - served)
     ]
-    modules = [f"{path.name}={path}" for path in trained if path.name not in served]
-    mend = [
-        f"serve {name} at {s.llm_base_url} with vLLM's --enable-lora"
-        for name in sorted(bases - served)
-    ]
-    mend += (
-        [f"start vLLM there with --enable-lora --lora-modules {' '.join(modules)}"]
-        if modules
-        else []
-    )
-    return uses if mend else f"{uses} and served at {s.llm_base_url} (LLM_BASE_URL)", "; ".join(
-        mend
-    )
+    adapters = _trained_adapters(bases)
+    modules = [f"{path.name}={path}" for path in adapters if path.name not in served]
+    if modules:
+        hints.append(f"start vLLM there with --enable-lora --lora-modules {' '.join(modules)}")
+    if hints:
+        return uses, "; ".join(hints)
+    return f"{uses} and served at {base_url} (LLM_BASE_URL)", ""
+
+
+def _trained_adapters(bases: set[str]) -> list[Path]:
+    """Return the folders of the adapters that were trained of these models."""
+    # a second to import, needed only with a server of one's own
+    from resources import artifacts, lora  # noqa: PLC0415
+
+    folders = []
+    for log in sorted(lora.ADAPTERS.glob(f"[!.]*/{artifacts.LOG}")):
+        base = json.loads(log.read_text(encoding="utf-8"))["base"]
+        if base in bases:
+            folders.append(log.parent)
+    return folders
 
 
 def _browser() -> tuple[str, str]:
     chromium = browser()
-    return (
-        chromium or "none, needed by `make test` only",
-        "" if chromium else "apt-get install chromium",
-    )
+    if chromium:
+        return chromium, ""
+    return "none, needed by `make test` only", "apt-get install chromium"
 
 
 def _proxy() -> tuple[str, str]:
@@ -202,44 +221,64 @@ def _proxy() -> tuple[str, str]:
     return ", ".join(sorted(names)) or "none", network.proxy_problem()
 
 
-def _fetched(kind: str, here: str) -> tuple[str, str]:
-    there = [
-        (datasets.RAW / name).exists()
-        for name, entry in registry.registry().items()
-        if entry.kind == kind
-    ]
-    mend = "" if all(there) else "make data (or leave it: each is fetched on first need)"
-    return f"{sum(there)} of {len(there)} {here}", mend
+def _files(kind: str) -> tuple[str, str]:
+    """Return how many files of a kind are present, and the hint to fetch the rest."""
+    entries = registry.registry().items()
+    names = [name for name, entry in entries if entry.kind == kind]
+    n_present = sum((datasets.RAW / name).exists() for name in names)
+    hint = ""
+    if n_present < len(names):
+        hint = "make data (or leave it: each is fetched on first need)"
+    return f"{n_present} of {len(names)}", hint
+
+
+def _weights() -> tuple[str, str]:
+    count, hint = _files("model")
+    return f"{count} weights are here", hint
+
+
+def _data() -> tuple[str, str]:
+    count, hint = _files("data")
+    mirror = settings().data_mirror
+    source = "the sources (DATA_MIRROR is not set)"
+    if mirror:
+        source = f"DATA_MIRROR={mirror}, then the sources"
+    return f"{count} files are here; the rest from {source}", hint
+
+
+def _profile() -> tuple[str, str]:
+    return f"{settings().profile} (PROFILE=smoke|laptop|paper)", ""
+
+
+PARTS: dict[str, Callable[[], tuple[str, str]]] = {
+    "machine": _machine,
+    "profile": _profile,
+    "graph": _graph,
+    "LLM": _llm,
+    "encoders": _encoders,
+    "adapters": _adapters,
+    "proxy": _proxy,
+    "weights": _weights,
+    "data": _data,
+    "browser": _browser,
+}
+"""What examines each part of the set-up; it returns what will be used, and the hint."""
 
 
 def findings() -> list[Finding]:
-    """Each part of the set-up in turn; a part that cannot be examined says why."""
-    mirror = settings().data_mirror
-    source = (
-        f"DATA_MIRROR={mirror}, then the sources"
-        if mirror
-        else "the sources (DATA_MIRROR is not set)"
-    )
-    parts: dict[str, Callable[[], tuple[str, str]]] = {
-        "machine": _machine,
-        "profile": lambda: (f"{settings().profile} (PROFILE=smoke|laptop|paper)", ""),
-        **{"graph": _graph, "LLM": _llm, "encoders": _encoders, "adapters": _adapters},
-        "proxy": _proxy,
-        "weights": lambda: _fetched("model", "weights are here"),
-        "data": lambda: _fetched("data", f"files are here; the rest from {source}"),
-        "browser": _browser,
-    }
+    """Return what was found of each part; one that cannot be examined says why."""
     found = []
-    for name, part in parts.items():
+    for name, examine in PARTS.items():
         try:
-            found.append((name, *part()))
+            uses, hint = examine()
         except PublicError as error:
-            found.append((name, "cannot be told", str(error)))
-    return [Finding(*hide_secrets([*finding])) for finding in found]
+            uses, hint = "cannot be told", str(error)
+        found.append(Finding(*hide_secrets([name, uses, hint])))
+    return found
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m publish.doctor", description=__doc__)
     parser.add_argument(
         "--install", action="store_true", help="install the LLM engine that the settings ask for"
@@ -257,11 +296,13 @@ def main(arguments: list[str] | None = None) -> int:
     columns = ("part", "what will be used, and why", "what is missing, and what mends it")
     table = Table(*columns, title=f"doctor: {BUILD.parent.name}")
     found = findings()
-    for part, uses, mend in found:
+    for part, uses, hint in found:
         # literally: `.[encoders]` is no markup
-        table.add_row(*map(escape, (part, uses, mend or "-")), style="yellow" if mend else "green")
+        cells = [escape(text) for text in (part, uses, hint or "-")]
+        table.add_row(*cells, style="yellow" if hint else "green")
     console.print(table)
-    return int(any(finding.mend for finding in found if finding.part in REQUIRED))
+    missing = [finding for finding in found if finding.hint and finding.part in REQUIRED]
+    return int(bool(missing))
 
 
 if __name__ == "__main__":

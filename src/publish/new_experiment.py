@@ -1,4 +1,4 @@
-"""Begins an experiment of your own: a notebook that runs, its sizes, its paper's numbers, its place in the book.
+"""Begins an experiment of your own: notebook, sizes, paper's numbers, place in the book.
 
 `medrerun new-experiment first_try my_paper` fills the templates in `notebooks/template/`.
 """
@@ -8,6 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -23,69 +24,110 @@ class ExperimentError(PublicError, ValueError):
     """The experiment cannot be begun; the message says why, and what to do."""
 
 
+@dataclass(frozen=True)
+class Experiment:
+    """A new experiment, and the texts of its files."""
+
+    name: str
+    paper: str
+    notebook: str
+    """Name of the notebook, with its number and without `.ipynb`."""
+
+    def files(self) -> dict[Path, str]:
+        """Return the text of each file that is new or added to."""
+        files = {NOTEBOOKS / f"{self.notebook}.ipynb": self._notebook_text()}
+        numbers = PUBLISHED / f"{self.paper}.yml"
+        if not numbers.exists():
+            files[numbers] = self._from_template("published.yml")
+        for profile, questions in SIZES.items():
+            path = PROFILES / f"{profile}.yml"
+            before = path.read_text(encoding="utf-8").rstrip()
+            files[path] = f"{before}\n\n{self.notebook}:\n  questions: {questions}\n"
+        contents = CONTENTS.read_text(encoding="utf-8")
+        others = _notebooks_of(self.paper)
+        files[CONTENTS] = with_place(contents, self.notebook, self.paper, others)
+        return files
+
+    def _notebook_text(self) -> str:
+        template = json.loads(self._from_template("experiment.ipynb"))
+        content = launch.with_cell(template, self.notebook)
+        return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+    def _from_template(self, file: str) -> str:
+        """Return the text of a template with this experiment's names."""
+        text = (TEMPLATE / file).read_text(encoding="utf-8")
+        text = text.replace("00_my_paper_my_experiment", self.notebook)
+        names = {"my_paper": self.paper, "my_experiment": self.name}
+        return re.sub(r"\bmy_(paper|experiment)\b", lambda match: names[match[0]], text)
+
+
 def begin(name: str, paper: str) -> list[Path]:
-    """Write the files of a new experiment, and return what was written or added to; the paper may be a new one."""
-    for what, given in (("NAME", name), ("PAPER", paper)):
-        if not re.fullmatch(r"[a-z][a-z0-9_]*", given):
-            raise ExperimentError(
-                f"{what} is made of a-z, 0-9 and _, and begins with a letter; found {given!r}. For example: "
-                "medrerun new-experiment first_try my_paper"
-            )
-    if there := sorted(NOTEBOOKS.glob(f"*_{paper}_{name}.ipynb")):
-        raise ExperimentError(f"{there[0].relative_to(ROOT)} exists. Choose another NAME.")
-    numbers = [
-        int(n[0]) for path in NOTEBOOKS.glob("*.ipynb") if (n := re.match(r"\d+", path.name))
-    ]
-    notebook = f"{max(numbers, default=-1) + 1:02}_{paper}_{name}"
+    """Write the files of a new experiment.
 
-    def template(file: str) -> str:
-        text = (
-            (TEMPLATE / file)
-            .read_text(encoding="utf-8")
-            .replace("00_my_paper_my_experiment", notebook)
-        )
-        return re.sub(
-            r"\bmy_(paper|experiment)\b", lambda m: paper if m[1] == "paper" else name, text
-        )
+    Args:
+        name: Name of the experiment.
+        paper: Its paper, which may be a new one.
 
+    Returns:
+        The files that were written or added to.
+
+    Raises:
+        ExperimentError: A name has other characters than it may, or the experiment exists.
+    """
+    _check_name("NAME", name)
+    _check_name("PAPER", paper)
+    existing = sorted(NOTEBOOKS.glob(f"*_{paper}_{name}.ipynb"))
+    if existing:
+        raise ExperimentError(f"{existing[0].relative_to(ROOT)} exists. Choose another NAME.")
+    notebook = f"{_next_number():02}_{paper}_{name}"
     # every text is made before the first is written
-    content = launch.with_cell(json.loads(template("experiment.ipynb")), notebook)
-    texts = {
-        NOTEBOOKS / f"{notebook}.ipynb": json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-    }
-    if not (declared := PUBLISHED / f"{paper}.yml").exists():
-        texts[declared] = template("published.yml")
-    for profile, questions in SIZES.items():
-        path = PROFILES / f"{profile}.yml"
-        texts[path] = (
-            f"{path.read_text(encoding='utf-8').rstrip()}\n\n{notebook}:\n  questions: {questions}\n"
-        )
-    own = [
-        path.stem
-        for path in NOTEBOOKS.glob("*.ipynb")
-        if f'paper=\\"{paper}\\"' in path.read_text(encoding="utf-8")
-    ]
-    texts[CONTENTS] = with_place(CONTENTS.read_text(encoding="utf-8"), notebook, paper, own)
-    for path, text in texts.items():
+    files = Experiment(name, paper, notebook).files()
+    for path, text in files.items():
         path.write_text(text, encoding="utf-8")
-    return list(texts)
+    return list(files)
+
+
+def _check_name(what: str, name: str) -> None:
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise ExperimentError(
+            f"{what} is made of a-z, 0-9 and _, and begins with a letter; found {name!r}. "
+            "For example: medrerun new-experiment first_try my_paper"
+        )
+
+
+def _next_number() -> int:
+    """Return the number of the next notebook."""
+    matches = [re.match(r"\d+", path.name) for path in NOTEBOOKS.glob("*.ipynb")]
+    return max((int(match[0]) for match in matches if match), default=-1) + 1
+
+
+def _notebooks_of(paper: str) -> list[str]:
+    """Return the notebooks that report on a paper."""
+    mark = f'paper=\\"{paper}\\"'
+    return [
+        path.stem for path in NOTEBOOKS.glob("*.ipynb") if mark in path.read_text(encoding="utf-8")
+    ]
 
 
 def with_place(contents: str, notebook: str, paper: str, others: Collection[str]) -> str:
-    """The table of contents with a new notebook after its paper's `others`, or in a new part before the last one."""
+    """Return the table of contents with a new notebook.
+
+    Args:
+        contents: Text of `book/_toc.yml`.
+        notebook: Name of the new notebook.
+        paper: Name of its paper.
+        others: The paper's notebooks, after which the new one comes. If the contents have none
+            of them, the notebook begins a new part before the last one.
+    """
     lines = contents.rstrip().splitlines()
     added = [f"      - file: notebooks/{notebook}"]
-    own = [
-        i
-        for i, line in enumerate(lines, 1)
-        if line.strip().removeprefix("- file: notebooks/") in others
-    ]
-    after = (
-        own[-1]
-        if own
-        else max(i for i, line in enumerate(lines) if line.lstrip().startswith("- caption:"))
-    )
-    if not own:
+    after = 0
+    for number, line in enumerate(lines, 1):
+        if line.strip().removeprefix("- file: notebooks/") in others:
+            after = number
+    if not after:
+        captions = [line.lstrip().startswith("- caption:") for line in lines]
+        after = max(index for index, is_caption in enumerate(captions) if is_caption)
         added[:0] = [f"  - caption: {paper.replace('_', ' ').capitalize()}", "    chapters:"]
     return "\n".join([*lines[:after], *added, *lines[after:]]) + "\n"
 

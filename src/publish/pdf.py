@@ -1,4 +1,4 @@
-"""The built book as one PDF (make pdf): each page printed by Chromium, joined in the order of the contents."""
+"""The built book as one PDF (make pdf): Chromium prints each page; they are joined in order."""
 
 import subprocess
 import sys
@@ -80,11 +80,10 @@ def main() -> int:
     contents = STAGED / "_toc.yml"
     if not contents.is_file() or not SITE.is_dir():
         raise PdfError(f"There is no built book in {SITE}: run `make book` first.")
+    table_of_contents = yaml.safe_load(contents.read_text("utf-8"))
     printed: list[tuple[str, str, Path]] = []
     with tempfile.TemporaryDirectory() as folder:
-        for part, page in tqdm(
-            [*pages(yaml.safe_load(contents.read_text("utf-8")))], unit="page", desc="printed"
-        ):
+        for part, page in tqdm([*pages(table_of_contents)], unit="page", desc="printed"):
             file = Path(folder) / f"{len(printed):03}.pdf"
             print_page(chromium, SITE / f"{page}.html", file)
             about = PdfReader(file).metadata

@@ -2,8 +2,8 @@
 
 python -m publish.rehearse [NOTEBOOK ...]
 
-The rehearsal has a project of links in `_build/rehearsal`, with a profile `paper` of its own. In the
-end, it lists each printed number that a rerun is promised for: filled or not, and why.
+The rehearsal has a project of links in `_build/rehearsal`, with a profile `paper` of its own. In
+the end, it lists each printed number that a rerun is promised for: filled or not, and why.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from resources.settings import BUILD, NOTEBOOKS, ROOT, read_profile, run_command
 
 FOLDER = BUILD / "rehearsal"
 STEPS = 2  # of every training
-MOST = 8  # of what the paper profile counts and the smoke profile does not name
+MAX_COUNT = 8  # of what the paper profile counts and the smoke profile does not name
 LINKED = (
     "Makefile",
     "src",
@@ -41,43 +41,63 @@ LINKED = (
 def rehearsed(
     paper: Mapping[str, Any], smoke: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The parameters of a notebook: paths of the paper profile, numbers of smoke, models of what it declares.
+    """Return the rehearsal's parameters of a notebook.
 
-    A second model is the laptop profile's.
+    They take the paths of the paper profile, the numbers of the smoke profile and the models
+    that the notebook declares. A second model is the laptop profile's.
+
+    Args:
+        paper: Parameters in the paper profile.
+        smoke: Parameters in the smoke profile.
+        defaults: Values that the notebook declares.
     """
     return {
-        name: _small(name, paper.get(name), smoke.get(name), defaults[name])
+        name: _small_value(name, paper.get(name), smoke.get(name), defaults[name])
         for name in {**smoke, **paper}
     }
 
 
-def _small(name: str, paper: Any, smoke: Any, default: Any) -> Any:  # noqa: ANN401  # whatever YAML holds
+# profiles hold whatever YAML holds
+def _small_value(name: str, paper: Any, smoke: Any, default: Any) -> Any:  # noqa: ANN401
     if name.endswith("steps"):
         return STEPS
     if isinstance(paper, str):
-        model = (
-            read_profile("laptop")["defaults"]["llm_model"]
-            if name.endswith("_model") and not default
-            else default
-        )
-        return DEFAULT_ENCODER if name in ("encoder", "reranker_encoder") else model
-    if isinstance(paper, dict) and smoke is None and "longest" in paper:
-        # a laptop has no memory for longer texts
-        return paper | {"longest": min(1024, paper["longest"]), "rank": min(8, paper["rank"])}
-    if isinstance(paper, list | bool) or (isinstance(paper, dict) and smoke is None):
+        return _small_model(name, default)
+    if smoke is None or isinstance(paper, list | bool):
+        return _without_smoke_value(paper, default)
+    if isinstance(smoke, dict) and "steps" in smoke:
+        return {**smoke, "steps": STEPS}
+    return smoke
+
+
+def _small_model(name: str, default: Any) -> Any:  # noqa: ANN401
+    """Return the encoder or LLM that stands in for a name of the paper profile."""
+    if name in ("encoder", "reranker_encoder"):
+        return DEFAULT_ENCODER
+    if name.endswith("_model") and not default:
+        return read_profile("laptop")["defaults"]["llm_model"]
+    return default
+
+
+def _without_smoke_value(paper: Any, default: Any) -> Any:  # noqa: ANN401
+    """Return the small form of a parameter for which the smoke profile has no number."""
+    if isinstance(paper, list | bool):
         return paper
-    if smoke is None:
-        return min(paper, default or paper, MOST)
-    return {**smoke, "steps": STEPS} if isinstance(smoke, dict) and "steps" in smoke else smoke
+    if not isinstance(paper, dict):
+        return min(paper, default or paper, MAX_COUNT)
+    if "longest" not in paper:
+        return paper
+    # a laptop has no memory for longer texts
+    return paper | {"longest": min(1024, paper["longest"]), "rank": min(8, paper["rank"])}
 
 
 def prepare() -> None:
     """Link the project's parts into `FOLDER`, and write the rehearsal's profile there."""
     paper, smoke = read_profile("paper"), read_profile("smoke")
     notebooks = sorted(NOTEBOOKS.glob("*.ipynb"))
-    whole: dict[str, Any] = {"defaults": {**smoke["defaults"], "data": "auto"}}
+    profile: dict[str, Any] = {"defaults": {**smoke["defaults"], "data": "auto"}}
     for path in notebooks:
-        whole[path.stem] = rehearsed(
+        profile[path.stem] = rehearsed(
             paper.get(path.stem) or {}, smoke.get(path.stem) or {}, declared(path)
         )
     shutil.rmtree(FOLDER / "notebooks", ignore_errors=True)
@@ -87,31 +107,33 @@ def prepare() -> None:
         if source.exists() and not link.is_symlink():
             link.symlink_to(source)
     (FOLDER / "notebooks" / "profiles" / "paper.yml").write_text(
-        yaml.safe_dump(whole), encoding="utf-8"
+        yaml.safe_dump(profile), encoding="utf-8"
     )
 
 
 def promised() -> pd.DataFrame:
-    """Every printed number that a rerun is promised for: id, whether filled, explained or EMPTY, with what or why not.
+    """Return every printed number that a rerun is promised for.
 
-    A chapter that finished without a value, as for a judge at chance or another system, has explained it.
+    A chapter that finished without a value, as for a judge at chance or another system, has
+    explained it.
+
+    Returns:
+        Columns `id`, `paper`, `status` (filled, explained or EMPTY) and `why`, which says with
+        what it is filled, or why it is not.
     """
-    from publish.scoreboard import scoreboard  # noqa: PLC0415  # a second, which preparing should not cost
+    # the import takes a second, which preparing should not cost
+    from publish.scoreboard import scoreboard  # noqa: PLC0415
 
-    ids = {
-        number.id
-        for paper in papers()
-        for number in published(paper).numbers
-        if not number.why_no_rerun
-    }
+    numbers = [number for paper in papers() for number in published(paper).numbers]
+    ids = {number.id for number in numbers if not number.why_no_rerun}
     board = scoreboard(profile="paper")
     board = board[board["id"].isin(ids)]
     filled = board["rerun"].notna()
-    told = board["rerun_why"].where(~filled, board["rerun_notebook"] + " " + board["rerun_model"])
+    why = board["rerun_why"].where(~filled, board["rerun_notebook"] + " " + board["rerun_model"])
     status = filled.map({True: "filled", False: "explained"}).where(
         board["rerun_notebook"] != "", "EMPTY"
     )
-    return board[["id", "paper"]].assign(status=status, why=told)
+    return board[["id", "paper"]].assign(status=status, why=why)
 
 
 def report() -> None:
