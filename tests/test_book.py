@@ -29,7 +29,7 @@ from evaluation.outcomes import Outcomes
 from evaluation.records import Finding, load
 from helpers.llm import Usage
 from helpers.requests import Row, plain, request_key, write as write_requests
-from publish import book, pieces, viewer
+from publish import book, pictures, pieces, viewer
 from publish.chapters import Chapter
 from publish.pages import Pages
 from resources.datasets import Located
@@ -99,7 +99,7 @@ def notebook(
     found = Finding(id=claim.id, verdict="agrees", test="x", why="36 of 400 answers more.")
     listed = verdicts.findings([claim], [found], sample=sample)
     picture = figures.figure(
-        pieces.scoreboard_picture(frame), alt="GraphRAG is best.", sample=sample
+        pictures.scoreboard_picture(frame), alt="GraphRAG is best.", sample=sample
     )
     prompt = figures.prompt_box(
         [{"role": "user", "content": "Is <b>rash</b> an effect?\n\nAnswer YES or NO."}]

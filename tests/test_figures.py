@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from evaluation import figures
 from evaluation.metrics import Score, proportion
 from evaluation.paired import Paired
-from publish import pieces
+from publish import pictures
 
 NBSP = "\N{NO-BREAK SPACE}"
 WHITE, DARK = "#ffffff", "#121212"
@@ -337,10 +337,10 @@ def test_the_scoreboard_picture_leaves_out_what_there_is_not() -> None:
     figures.use_style()
     for narrow in (False, True):
         bare = figures.figure(
-            pieces.scoreboard_picture(pd.DataFrame(rows), narrow=narrow), alt="x"
+            pictures.scoreboard_picture(pd.DataFrame(rows), narrow=narrow), alt="x"
         ).svg
         drawn = figures.figure(
-            pieces.scoreboard_picture(pd.DataFrame([full]), narrow=narrow), alt="x"
+            pictures.scoreboard_picture(pd.DataFrame([full]), narrow=narrow), alt="x"
         ).svg
         assert ">100.0 %<" in bare
         assert ">80.0 %<" not in bare
@@ -349,7 +349,7 @@ def test_the_scoreboard_picture_leaves_out_what_there_is_not() -> None:
 
 def test_numbers_of_narrow_parts_do_not_touch() -> None:
     figures.use_style()
-    fig = pieces.shares_picture(
+    fig = pictures.shares_picture(
         {"a": [1, 1, 1, 30], "b": [12, 1, 9, 5]}, ["w", "x", "y", "z"], narrow=True
     )
     labels = [text for text in fig.axes[0].texts if text.get_visible() and text.get_text()]

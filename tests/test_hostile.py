@@ -58,7 +58,17 @@ from papers.qa_rag import ask as ask_documents, judge
 from papers.qa_rag.answers import CitedAnswer, Excerpt
 from papers.qa_rag.data import Passage
 from papers.side_effects import ask as ask_graph
-from publish import book, chapters, methods, pages, pieces, run_pages, scoreboard, viewer
+from publish import (
+    board_tables,
+    book,
+    chapters,
+    methods,
+    pages,
+    pieces,
+    run_pages,
+    scoreboard,
+    viewer,
+)
 from rag.names import Normalised
 from resources import settings
 from resources.datasets import Located
@@ -578,8 +588,8 @@ def test_the_terminals_scoreboard_shows_a_hostile_record_as_text(
     said = io.StringIO()
     console = Console(file=said, width=20_000)
     board = scoreboard.scoreboard("side_effects", "laptop")
-    console.print(scoreboard._board("x", board[board["table"] == board["table"].iloc[0]]))
-    console.print(scoreboard._claims(scoreboard.ledger("side_effects", "laptop")))
+    console.print(board_tables.board_table("x", board[board["table"] == board["table"].iloc[0]]))
+    console.print(board_tables.claim_table(scoreboard.ledger("side_effects", "laptop")))
     shown = said.getvalue()
     # the terminal has its own sign for what it cannot show
     words = [word for word in markup.readable(text).split() if "\ufffd" not in word]

@@ -21,7 +21,7 @@ from evaluation.metrics import Score, proportion
 from evaluation.outcomes import Outcomes
 from evaluation.published import RecordError, UnknownId
 from helpers.llm import Usage
-from publish import pieces, scoreboard
+from publish import board_tables, drift, pieces, scoreboard
 from resources.datasets import Located
 from resources.settings import ROOT, settings
 
@@ -604,13 +604,13 @@ def test_the_ledger_says_what_decided_each_claim_and_why_one_is_open():
 # --- drift ---------------------------------------------------------------------------------------------------------
 
 
-def drifts(report_now, report_then) -> list[scoreboard.Drift]:
+def drifts(report_now, report_then) -> list[drift.Drift]:
     runs = []
     for report in (report_now, report_then):
         run = start()
         report(run)
         runs.append(records.load(run.save()))
-    return scoreboard.compare(*runs)
+    return drift.compare(*runs)
 
 
 def rerun(id: str, score: Score | float, model: str = QWEN):
@@ -739,7 +739,7 @@ def test_another_model_adds_a_column_and_a_claim_is_decided_within_its_scope(mon
         other.rerun(ACCURACY, proportion(244, 400), model=QWEN)
         other.claim(CLAIM, "agrees", "9 points", p=0.001)
         assert other.save().parent.name == f"laptop@{QWEN}"
-        assert scoreboard.models(board()) == ["Qwen2.5-Coder-1.5B-Instruct"], (
+        assert board_tables.models(board()) == ["Qwen2.5-Coder-1.5B-Instruct"], (
             "the reference has a column beside it"
         )
     settings.cache_clear()

@@ -11,7 +11,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -277,6 +277,16 @@ def findings() -> list[Finding]:
     return found
 
 
+def _table(found: Sequence[Finding]) -> Table:
+    columns = ("part", "what will be used, and why", "what is missing, and what mends it")
+    table = Table(*columns, title=f"doctor: {BUILD.parent.name}")
+    for part, uses, hint in found:
+        # literally: `.[encoders]` is no markup
+        cells = [escape(text) for text in (part, uses, hint or "-")]
+        table.add_row(*cells, style="yellow" if hint else "green")
+    return table
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m publish.doctor", description=__doc__)
@@ -293,16 +303,10 @@ def main(arguments: list[str] | None = None) -> int:
         if not s.llm_base_url:
             engine_install.install_chosen(profile_model(s.profile), console.print)
         return 0
-    columns = ("part", "what will be used, and why", "what is missing, and what mends it")
-    table = Table(*columns, title=f"doctor: {BUILD.parent.name}")
     found = findings()
-    for part, uses, hint in found:
-        # literally: `.[encoders]` is no markup
-        cells = [escape(text) for text in (part, uses, hint or "-")]
-        table.add_row(*cells, style="yellow" if hint else "green")
-    console.print(table)
-    missing = [finding for finding in found if finding.hint and finding.part in REQUIRED]
-    return int(bool(missing))
+    console.print(_table(found))
+    required = [finding for finding in found if finding.part in REQUIRED]
+    return int(any(finding.hint for finding in required))
 
 
 if __name__ == "__main__":

@@ -12,11 +12,13 @@ from evaluation.published import Kind, papers as declared_papers, published
 from evaluation.records import CLOSED, TESTED, UNTESTED
 from evaluation.verdicts import verdict_mark, verdict_with_reason
 from helpers import requests
-from publish import methods, pieces, viewer
+from publish import methods, pictures, pieces, viewer
+from publish.board_cells import BY
+from publish.board_tables import models
 from publish.chapters import Chapter, PageError, shown_profile
 from publish.pieces import ACROSS, Measured, fine_print, folded, link_to, sortable, spaced, table
 from publish.run_pages import ORIGINS, Checked, RunPages, checked
-from publish.scoreboard import BY, ledger, models, scoreboard
+from publish.scoreboard import ledger, scoreboard
 
 # in the order of the book: subject, and key in `book/references.bib`
 PAPERS: Final = {
@@ -140,14 +142,14 @@ class Pages(RunPages):
             for kind, cell in (("rescored", rescored), ("rerun", rerun)):
                 found = (
                     (cell.row[cell.group], cell["low"], cell["high"])
-                    if cell.there
+                    if cell.is_available
                     else (None, None, None)
                 )
                 row |= dict(zip((kind, f"{kind}_low", f"{kind}_high"), found, strict=True))
             rows.append(row)
             told = f"{label}: printed {spaced(number.printed)}, rescored {rescored.text()}, rerun {rerun.text()}"
             said.append(told)
-            models += [rerun["model"]] if rerun.there and rerun["model"] else []
+            models += [rerun["model"]] if rerun.is_available and rerun["model"] else []
         frame = pd.DataFrame(rows)
         caption = f"{number.column} of each arm, as printed for {number.model} ({number.table})"
         caption += (
@@ -164,7 +166,7 @@ class Pages(RunPages):
             else "."
         )
         figures.use_style()
-        drawn = pieces.scoreboard_picture(frame, narrow=narrow)
+        drawn = pictures.scoreboard_picture(frame, narrow=narrow)
         return figures.figure(drawn, alt="; ".join(said) + ".", caption=caption)
 
     def picture(self, prefix: str, column: str) -> str:
@@ -185,12 +187,14 @@ class Pages(RunPages):
         agree = int((real & self.board["rescored_verdict"].eq("agrees")).sum())
         rerun = [self._measured(id, "rerun") for id in self._rows]
         done = [
-            cell["verdict"] for cell in rerun if cell.there and cell["verdict"] != "not compared"
+            cell["verdict"]
+            for cell in rerun
+            if cell.is_available and cell["verdict"] != "not compared"
         ]
         if not (real.any() or done):
             return f"{len(self.board)} numbers are printed. None of them has been tested here yet."
         neither = sum(
-            not (cell.there or rescored) for cell, rescored in zip(rerun, real, strict=True)
+            not (cell.is_available or rescored) for cell, rescored in zip(rerun, real, strict=True)
         )
         ends = {
             "{} lie within the stated tolerance": done.count("agrees"),
@@ -232,7 +236,7 @@ class Pages(RunPages):
         figures.use_style()
 
         def drawn(*, narrow: bool) -> figures.Picture:
-            picture = pieces.shares_picture(counts, OUTCOMES, narrow=narrow)
+            picture = pictures.shares_picture(counts, OUTCOMES, narrow=narrow)
             return figures.figure(picture, alt=f"{told}.", caption=caption)
 
         return pieces.for_screens(drawn)
@@ -299,7 +303,7 @@ class Pages(RunPages):
         """How many of a notebook's values of this kind agree with the printed ones; speed is not compared."""
         cells = [self._measured(id, kind) for id in self._rows]
         verdicts = [
-            cell["verdict"] for cell in cells if cell.there and cell["notebook"] == notebook
+            cell["verdict"] for cell in cells if cell.is_available and cell["notebook"] == notebook
         ]
         tested = [word for word in verdicts if word in TESTED]
         return pieces.absent("stand-in") if not tested and "stand-in" in verdicts else _part(tested)
@@ -333,7 +337,7 @@ class Pages(RunPages):
                         for model in others
                     },
                 }
-                rows.append((not (rescored.there or rerun.there), columns))
+                rows.append((not (rescored.is_available or rerun.is_available), columns))
         shown = [shown for _, shown in sorted(rows, key=lambda row: row[0])]
         board = table(
             shown, f"Every printed number, {len(rows)} in all", "rag-sortable rag-cards rag-board"
@@ -341,7 +345,7 @@ class Pages(RunPages):
         return board if rows else "No printed number is declared."
 
     def _cell(self, cell: Measured) -> Markup:
-        if not cell.there:
+        if not cell.is_available:
             # that nothing has been run needs no second sentence
             why = cell["why"] if cell["notebook"] or cell.verdict != "not run" else ""
             return pieces.absent(cell.verdict) + fine_print(why)

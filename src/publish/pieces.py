@@ -1,20 +1,13 @@
-"""Small pieces of a page: a table, a verdict, a number with its interval, fine print, what folds, and pictures."""
+"""Small pieces of a page: a table, a number with its interval, fine print, what folds."""
 
-import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import matplotlib.pyplot as plt
 import pandas as pd
-from matplotlib.figure import Figure as MplFigure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
-from matplotlib.text import Text
 
 from evaluation import figures, verdicts
-from evaluation.figures import INK
 from evaluation.markup import Markup
 from evaluation.published import Number, published
 from evaluation.records import Record
@@ -22,38 +15,45 @@ from evaluation.records import Record
 _TOGETHER: Final = re.compile(r"(?<=\b[np]) (?=[=<] \d)|(?<=\b[np] [=<]) (?=\d)|(?<=\d) (?=%)")
 """Spaces at which no line may end."""
 ACROSS: Final = "across_papers"  # what this book asks of its own; the claims are no paper's
-_NO_LLM = frozenset(
-    {"graph", "encoder", "spaCy"}
-)  # engines, as records name them, that serve no language model
-KINDS = {
-    "printed": (-0.24, "D"),
-    "rescored": (0.0, "o"),
-    "rerun": (0.24, "o"),
-}  # place on a line, and marker
+_NO_LLM = frozenset({"graph", "encoder", "spaCy"})
+"""Engines, as records name them, that serve no language model."""
 
 
 def run_line(record: Record) -> str:
-    """One line that says which run this is: date, profile, commit, models, duration, stored and equal replies."""
-    machine, tokens = record.provenance, record.provenance.tokens
+    """Say in one line which run this is.
+
+    The line has date, profile, commit, models, duration, and stored and equal replies.
+    """
+    machine = record.provenance
     commit = f"commit {machine.commit[:10]}" if machine.commit else "outside version control"
     commit += " with changes" if machine.dirty else ""
+    date = f"{record.created:%d %B %Y}".lstrip("0")
+    models = ", ".join(answering(record))
+    mode = f"ANSWERS={machine.answers}" if machine.answers else ""
+    parts = (date, f"profile {record.profile}", commit, models, mode, _time_taken(record))
+    return "; ".join(part for part in parts if part)
+
+
+def _time_taken(record: Record) -> str:
+    """Say how long a run took, and how many replies it had stored."""
+    tokens = record.provenance.tokens
     took = duration(record.seconds)
     if tokens["cached"]:
         took += f" with {tokens['cached']:,} of {tokens['requests']:,} replies stored"
         took += f" ({duration(record.took)} originally)"
-        if checked := tokens.get("checked", 0):
-            took += f", {tokens['same']:,} of {checked:,} asked again gave the same reply"
+        rechecked = tokens.get("checked", 0)
+        if rechecked:
+            took += f", {tokens['same']:,} of {rechecked:,} asked again gave the same reply"
     elif tokens["requests"]:
         took += f", all {tokens['requests']:,} replies new"
-    day, models = f"{record.created:%d %B %Y}".lstrip("0"), ", ".join(answering(record))
-    mode = f"ANSWERS={machine.answers}" if machine.answers else ""
-    return "; ".join(
-        part for part in (day, f"profile {record.profile}", commit, models, mode, took) if part
-    )
+    return took
 
 
 def findings(record: Record) -> Markup:
-    """The claims of the paper, or of this book, that a run tests, with a lead; empty if it tests none."""
+    """Return the claims of the paper, or of this book, that a run tests, with a lead.
+
+    It is empty if the run tests none.
+    """
     listed = verdicts.findings(published(record.paper).claims, record.claims, sample=record.sample)
     whose = "This book" if record.paper == ACROSS else "The paper"
     lead = Markup(
@@ -63,19 +63,14 @@ def findings(record: Record) -> Markup:
 
 
 def answering(record: Record) -> list[str]:
-    """The language models whose answers the numbers are made of, with their engines."""
-    served = {
-        model.name: f"{model.name} on {model.engine} {model.version}"
-        for model in record.provenance.models
-    }
-    names = dict.fromkeys(
-        value.model for value in record.values if value.kind == "rerun" and value.model
-    )
+    """Return the language models whose answers the numbers are made of, with their engines."""
+    used = record.provenance.models
+    engines = {model.name: f"{model.name} on {model.engine} {model.version}" for model in used}
+    values = [value for value in record.values if value.kind == "rerun"]
+    names = [value.model for value in values if value.model]
     if not names:  # a run that answers questions which the paper does not ask
-        names = dict.fromkeys(
-            model.name for model in record.provenance.models if model.engine not in _NO_LLM
-        )
-    return [served.get(name, name) for name in names]
+        names = [model.name for model in used if model.engine not in _NO_LLM]
+    return [engines.get(name, name) for name in dict.fromkeys(names)]
 
 
 def duration(seconds: float) -> str:
@@ -105,7 +100,10 @@ def absent(status: str) -> Markup:
 
 @dataclass(frozen=True)
 class Measured:
-    """A value of the scoreboard, written as the paper writes the number; `measured["n"]` is a column of its group."""
+    """A value of the scoreboard, written as the paper writes the number.
+
+    `measured["n"]` is a column of its group.
+    """
 
     number: Number
     row: dict[str, Any]
@@ -116,7 +114,7 @@ class Measured:
         return self.row[f"{self.group}_{key}"]
 
     @property
-    def there(self) -> bool:
+    def is_available(self) -> bool:
         """Whether there is a value; one from the sample never replaces a real one."""
         return not pd.isna(self.row[self.group]) and self["verdict"] != "SAMPLE"
 
@@ -127,7 +125,7 @@ class Measured:
 
     def text(self) -> str:
         """The value alone, or the word for why there is none."""
-        return spaced(self.number.show(self.row[self.group])) if self.there else self.verdict
+        return spaced(self.number.show(self.row[self.group])) if self.is_available else self.verdict
 
     def html(self) -> Markup:
         """A value that is there, with its interval."""
@@ -141,9 +139,9 @@ class Measured:
         return Markup('<span class="rag-interval">[{}, {}]</span>').format(low, high)
 
 
-def number_of(id: str) -> Number:
-    """The printed number of that id."""
-    return published(id.partition(".")[0]).number(id)
+def number_of(number_id: str) -> Number:
+    """Return the printed number of that id."""
+    return published(number_id.partition(".")[0]).number(number_id)
 
 
 def fine_print(text: str) -> Markup:
@@ -175,127 +173,12 @@ def link_to(page: str, title: str) -> Markup:
 
 def table(rows: list[dict[str, Any]], caption: str, classes: str = "rag-cards") -> str:
     """Rows as a table of a page, or that there are none yet."""
-    return (
-        flat(figures.table(pd.DataFrame(rows).astype(object), caption, classes=classes))
-        if rows
-        else "Not run yet."
-    )
+    if not rows:
+        return "Not run yet."
+    frame = pd.DataFrame(rows).astype(object)
+    return flat(figures.table(frame, caption, classes=classes))
 
 
 def flat(shown: figures.Html) -> str:
     """HTML on one line, so that Markdown takes it as one block."""
     return re.sub(r"\s*\n\s*", " ", shown.html)
-
-
-def scoreboard_picture(df: pd.DataFrame, *, narrow: bool = False) -> MplFigure:
-    """Printed, rescored and rerun side by side, one line of the picture per row; `narrow` is for a phone.
-
-    The rows, of fractions, have `label`, `colour`, `printed`, for `rescored` and `rerun` the value, `<kind>_low` and
-    `<kind>_high`; what is empty is not drawn.
-    """
-    labels = list(df["label"])
-    fig, axes = plt.subplots(
-        figsize=(4.0, 0.95 * len(labels) + 1.3) if narrow else (7.2, 0.68 * len(labels) + 1.2)
-    )
-    rows, edge = df.to_dict("records"), {"markeredgewidth": 1.8}
-    for y, row in enumerate(rows):
-        for kind, (offset, marker) in KINDS.items():
-            value, colour, at = row[kind], row["colour"], y + offset
-            if pd.isna(value):
-                continue
-            high = row.get(f"{kind}_high", math.nan)
-            if kind != "printed" and not pd.isna(row[f"{kind}_low"]):
-                axes.hlines(at, row[f"{kind}_low"], high, color=colour, linewidth=2.2)
-            looks: dict[str, Any] = {
-                "color": colour,
-                "markerfacecolor": colour if kind == "rerun" else "none",
-                **edge,
-            }
-            axes.plot(value, at, marker, clip_on=False, zorder=3, markersize=6.5, **looks)
-            beside = value if kind == "printed" or pd.isna(high) else high
-            right: dict[str, Any] = {
-                "xytext": (9, 0),
-                "textcoords": "offset points",
-                "va": "center",
-                "fontsize": 9.5,
-            }
-            axes.annotate(figures.number(value), (beside, at), **right)
-    axes.set_yticks(
-        range(len(labels)), [label.replace(", ", ",\n") for label in labels] if narrow else labels
-    )
-    axes.set_ylim(len(labels) - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
-    axes.margins(x=0.02)
-    axes.grid(axis="x")
-    low = min(
-        (float(row[kind]) for row in rows for kind in KINDS if not pd.isna(row[kind])), default=0.0
-    )
-    axes.set_xlim(0.5 if low >= 0.52 else 0.0, 1.0)
-    axes.xaxis.set_major_formatter(lambda x, _: figures.number(x, digits=0))
-    drawn: dict[str, Any] = {"linestyle": "none", "color": INK, **edge}
-    handles = [
-        Line2D(
-            [],
-            [],
-            marker=marker,
-            markerfacecolor=INK if kind == "rerun" else "none",
-            label=kind,
-            **drawn,
-        )
-        for kind, (_, marker) in KINDS.items()
-    ]
-    fig.legend(
-        handles=handles, loc="outside lower center", ncols=3, handletextpad=0.2, columnspacing=1.4
-    )
-    return fig
-
-
-def shares_picture(
-    rows: Mapping[str, Sequence[int]], names: Sequence[str], *, narrow: bool = False
-) -> MplFigure:
-    """How counts divide: a bar for each row, with the counts of at most four parts; `narrow` is for a phone."""
-    looks = (("#079c6b", ""), ("#c35410", "//"), ("#808080", "..."), ("none", ""))
-    fig, axes = plt.subplots(figsize=(4.0 if narrow else 7.2, 0.55 * len(rows) + 1.0))
-    labels = [
-        label.replace(" and ", " and\n").replace(" on ", " on\n") if narrow else label
-        for label in rows
-    ]
-    left, drawn = [0.0] * len(rows), list[tuple[Text, Rectangle]]()
-    for part, (name, (colour, hatch)) in enumerate(zip(names, looks, strict=False)):
-        widths = [counts[part] for counts in rows.values()]
-        filled: dict[str, Any] = {
-            "color": colour,
-            "hatch": hatch,
-            "edgecolor": INK,
-            "linewidth": 0.8,
-            "height": 0.62,
-        }
-        bars = axes.barh(labels, widths, left=left, label=name, **filled)
-        # on a white patch, for a hatch runs through a number
-        patch = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"}
-        inside: dict[str, Any] = (
-            {"bbox": patch, "color": "#000000"} if colour != "none" else {"color": INK}
-        )
-        words = [str(width) if width else "" for width in widths]
-        drawn += zip(
-            axes.bar_label(bars, words, label_type="center", fontsize=9.5, **inside),
-            bars,
-            strict=True,
-        )
-        left = [at + width for at, width in zip(left, widths, strict=True)]
-    axes.invert_yaxis()
-    axes.tick_params(axis="y", length=0)
-    for spine in ("left", "bottom"):
-        axes.spines[spine].set_visible(False)
-    axes.xaxis.set_visible(False)
-    fig.legend(
-        loc="outside lower center",
-        ncols=2 if narrow else len(names),
-        handletextpad=0.5,
-        columnspacing=1.4,
-    )
-    fig.draw_without_rendering()
-    for label, bar in drawn:  # a number that fills its part would touch the next one
-        label.set_visible(1.5 * label.get_window_extent().width <= bar.get_window_extent().width)
-    return fig

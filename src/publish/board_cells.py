@@ -1,0 +1,249 @@
+"""What became of a printed number or a claim: its cells on the scoreboard or in the ledger."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from evaluation.decisions import is_model_of
+from evaluation.published import Basis, Claim, Kind, Number
+from evaluation.records import TESTED, Record, Value
+
+SLACK: Final = 1e-9
+"""Relative slack of every comparison: a value on the border of its tolerance is within it."""
+BY: Final = "rerun by "
+"""Begins the names of the columns that have another model's rerun."""
+_NO_VALUE: Final[dict[str, Any]] = {
+    "value": None,
+    "n": None,
+    "low": None,
+    "high": None,
+    "unparsed": None,
+    "model": "",
+    "notebook": "",
+    "note": "",
+}
+Row = dict[str, Any]
+Runs = Sequence[Record]
+
+
+def number_row(number: Number, own: Runs, reference: Runs, others: Mapping[str, Runs]) -> Row:
+    """Return a number's row of the scoreboard.
+
+    Args:
+        number: A printed number.
+        own: This machine's runs.
+        reference: The kept runs.
+        others: Runs of other models, by model.
+    """
+    reference_cell = _number_cell(number, "rerun", reference, "no reference run has it yet")
+    own_cell = _number_cell(number, "rerun", own, "not yet run on this machine")
+    by_model = {
+        f"{BY}{model}": _number_cell(number, "rerun", runs, "not yet run")
+        for model, runs in others.items()
+    }
+    shown = "rerun" if _is_own_cell_shown(own_cell, reference_cell) else "reference"
+    return {
+        "table": number.table,
+        "row": number.row,
+        "column": number.column,
+        "unit": number.unit,
+        "printed": number.printed,
+        "value": number.value,
+        "printed_n": number.n,
+        "printed_model": number.model or "",
+        "note": number.note,
+        "rescored": _rescored_cell(number, own, reference),
+        "reference": reference_cell,
+        "rerun": own_cell,
+        **by_model,
+        "shown": shown,
+    }
+
+
+def _is_own_cell_shown(own: Row, reference: Row) -> bool:
+    """Whether this machine's rerun goes before the reference."""
+    if own["verdict"] == "SAMPLE":
+        return False
+    if own["value"] is not None:
+        return True
+    return bool(own["notebook"]) and reference["value"] is None
+
+
+def _rescored_cell(number: Number, own: Runs, reference: Runs) -> Row:
+    """Return this machine's rescored value if it is on real data, or else the kept one.
+
+    If there is neither, the cell has a value of the sample or a reason.
+    """
+    own_cell = _number_cell(number, "rescored", own, "not yet rescored")
+    reference_cell = _number_cell(number, "rescored", reference, "not yet rescored")
+    if own_cell["value"] is not None and own_cell["verdict"] != "SAMPLE":
+        return own_cell
+    if own_cell["notebook"] and reference_cell["value"] is None:
+        return own_cell
+    return reference_cell
+
+
+def claim_row(claim: Claim, own: Runs, reference: Runs, others: Mapping[str, Runs]) -> Row:
+    """Return a claim's row of the ledger.
+
+    Args:
+        claim: A claim of a paper.
+        own: This machine's runs.
+        reference: The kept runs.
+        others: Runs of other models, by model.
+    """
+    both = [*own, *reference]
+    no_reference = claim.why_not or "no reference run tests it yet"
+    groups = {
+        "printed": _claim_cell(claim, "printed", both, "the printed numbers do not test it"),
+        "rescored": _claim_cell(claim, "rescored", both, "no released files test it"),
+        "reference": _claim_cell(claim, "rerun", reference, no_reference),
+        "rerun": _claim_cell(claim, "rerun", own, claim.why_not or "not yet run on this machine"),
+    }
+    for model, runs in others.items():
+        groups[f"{BY}{model}"] = _claim_cell(claim, "rerun", runs, "not yet run")
+    shown = _shown_rerun(claim, groups)
+    basis = _basis(groups, shown)
+    row = {
+        "claim": claim.text,
+        "where": claim.where,
+        "note": claim.note,
+        **groups,
+        "shown": shown,
+        "basis": basis,
+    }
+    return row | {key: groups[basis][key] for key in ("verdict", "why", "reason")}
+
+
+def _shown_rerun(claim: Claim, groups: Mapping[str, Row]) -> str:
+    """Return the group of the rerun that the book shows for a claim."""
+    shown = "rerun" if _is_own_rerun_shown(groups) else "reference"
+    if not (claim.rule and claim.rule.scope) or groups[shown]["verdict"] in TESTED:
+        return shown
+    for group, cell in groups.items():
+        is_within_scope = group.startswith(BY) and is_model_of(group, claim.rule.scope)
+        if is_within_scope and cell["verdict"] in TESTED:
+            return group
+    return shown
+
+
+def _is_own_rerun_shown(groups: Mapping[str, Row]) -> bool:
+    """Whether this machine's rerun goes before the reference."""
+    own, reference = groups["rerun"], groups["reference"]
+    if own["verdict"] in TESTED or not reference["notebook"]:
+        return True
+    if own["verdict"] == "SAMPLE" or reference["verdict"] in TESTED:
+        return False
+    return bool(own["notebook"])
+
+
+def _basis(groups: Mapping[str, Row], shown: str) -> str:
+    """Return the group whose verdict is the claim's."""
+    for group in ("rescored", "printed"):
+        if groups[group]["verdict"] in (*TESTED, "cannot be run"):
+            return group
+    for group in (shown, "rescored", "printed"):
+        if groups[group]["notebook"]:
+            return group
+    return shown
+
+
+def _newest(
+    runs: Runs, part: str, entry_id: str, kind: Basis
+) -> tuple[Record, Any] | tuple[None, None]:
+    """Return the newest of these runs that has such an entry, and the entry.
+
+    A tested claim, and then real data, go before others.
+    """
+    newest = None
+    newest_rank: tuple[Any, ...] = ()
+    for run in runs:
+        for entry in getattr(run, part):
+            if (entry.id, entry.kind) != (entry_id, kind):
+                continue
+            rank = (getattr(entry, "verdict", "") in TESTED, not run.sample, run.created)
+            if newest is None or rank > newest_rank:
+                newest, newest_rank = (run, entry), rank
+    return newest or (None, None)
+
+
+def _number_cell(number: Number, kind: Kind, runs: Runs, empty: str) -> Row:
+    """Return a number's cell from the newest of these runs that has it, or why none has."""
+    run, value = _newest(runs, "values", number.id, kind)
+    if run and value:
+        return _value_cell(number, run, value)
+    run, reason = _newest(runs, "reasons", number.id, kind)
+    if run and reason:
+        return {"verdict": reason.status, "why": reason.why, **_NO_VALUE, "notebook": run.notebook}
+    never = number.why_not if kind == "rescored" else number.why_no_rerun
+    return {"verdict": "cannot be run" if never else "not run", "why": never or empty, **_NO_VALUE}
+
+
+def _value_cell(number: Number, run: Record, value: Value) -> Row:
+    """Return the cell of a value that a run has."""
+    verdict, why = _judge(number, value)
+    if run.sample:
+        verdict, why = "SAMPLE", "made from sample data: not compared"
+    if _is_stand_in(number, value):
+        verdict = verdict if verdict in ("SAMPLE", "not compared") else "stand-in"
+        why = f"{value.model} stands in for {number.model}; {why}"
+    measured = value.model_dump(include=_NO_VALUE.keys() - {"notebook"})
+    return {"verdict": verdict, "why": why, **_NO_VALUE, **measured, "notebook": run.notebook}
+
+
+def _is_stand_in(number: Number, value: Value) -> bool:
+    """Whether another model than the paper's gave a value."""
+    if not (value.model and number.model):
+        return False
+    models = [_plain_model(name) for name in number.model.split(" or ")]
+    return _plain_model(value.model) not in models
+
+
+def _judge(number: Number, value: Value) -> tuple[str, str]:
+    """Return the verdict on a value, and why."""
+    tolerance = number.within(value.kind)
+    if tolerance is None:
+        return "not compared", "speed depends on the machine"
+    # a rescored value is judged by its last printed digit, so it is shown with more
+    more_digits = 1 if value.kind == "rescored" else 0
+    limit = number.show(tolerance, more_digits).lstrip("+")
+    values = f"{number.show(value.value, 2 * more_digits)} against {number.printed} printed"
+    if is_near(value.value, number.value, tolerance):
+        return "agrees", f"{values}; within the tolerance of {limit}"
+    why = f"{values}; beyond the tolerance of {limit}"
+    nearest = _nearest_value(number, value)
+    if is_near(nearest, number.value, tolerance):
+        return "undecided", f"{why}, but the interval reaches within it"
+    return "differs", why
+
+
+def _nearest_value(number: Number, value: Value) -> float:
+    """Return the value of a rerun's interval that is nearest to the printed one."""
+    if value.kind == "rerun" and value.low is not None and value.high is not None:
+        return min(max(number.value, value.low), value.high)
+    return value.value
+
+
+def _claim_cell(claim: Claim, kind: Basis, runs: Runs, empty: str) -> Row:
+    """Return what the newest of these runs says about a claim.
+
+    A run that decides the claim goes before one that only says why it does not.
+    """
+    run, decision = _newest(runs, "claims", claim.id, kind)
+    if run is None or decision is None:
+        row = {"verdict": "not run", "why": empty, "test": claim.decided_by, "notebook": ""}
+        return row | dict.fromkeys(("p", "reason", "needed"))
+    is_sample = run.sample and decision.verdict in TESTED
+    row = {key: getattr(decision, key) for key in ("why", "test", "p", "reason", "needed")}
+    verdict = "SAMPLE" if is_sample else decision.verdict
+    return row | {"verdict": verdict, "notebook": run.notebook}
+
+
+def is_near(a: float, b: float, tolerance: float) -> bool:
+    """Whether two values lie within a tolerance of each other, with `SLACK`."""
+    return abs(a - b) <= tolerance + SLACK * max(1.0, abs(b))
+
+
+def _plain_model(model: str) -> str:
+    """Return a model's name without owner, case and punctuation."""
+    return re.sub(r"[^a-z0-9]", "", model.rsplit("/", 1)[-1].lower())

@@ -1,0 +1,180 @@
+"""Pictures of a page: a table printed, rescored and rerun, and how counts divide."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as MplFigure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+from matplotlib.text import Text
+
+from evaluation import figures
+from evaluation.figures import INK
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How the values of one kind are drawn."""
+
+    offset: float
+    """Distance from the middle of the row, in rows."""
+    marker: str
+
+
+KINDS = {
+    "printed": Kind(-0.24, "D"),
+    "rescored": Kind(0.0, "o"),
+    "rerun": Kind(0.24, "o"),
+}
+MARKER_EDGE = 1.8
+"""Width of the line around a marker, in points."""
+BESIDE: dict[str, Any] = {
+    "xytext": (9, 0),
+    "textcoords": "offset points",
+    "va": "center",
+    "fontsize": 9.5,
+}
+"""Where a number stands: right of its marker."""
+SHARE_LOOKS = (("#079c6b", ""), ("#c35410", "//"), ("#808080", "..."), ("none", ""))
+"""Colour and hatch of each part of a bar."""
+
+
+def scoreboard_picture(df: pd.DataFrame, *, narrow: bool = False) -> MplFigure:
+    """Draw printed, rescored and rerun values side by side, one line of the picture per row.
+
+    Args:
+        df: Rows of fractions with `label`, `colour`, `printed`, and for `rescored` and `rerun`
+            the value, `<kind>_low` and `<kind>_high`. What is empty is not drawn.
+        narrow: Whether the picture is for a phone.
+    """
+    labels = list(df["label"])
+    size = (4.0, 0.95 * len(labels) + 1.3) if narrow else (7.2, 0.68 * len(labels) + 1.2)
+    fig, axes = plt.subplots(figsize=size)
+    rows = df.to_dict("records")
+    for y, row in enumerate(rows):
+        for kind in KINDS:
+            if not pd.isna(row[kind]):
+                _draw_value(axes, y, row, kind)
+    if narrow:
+        labels = [label.replace(", ", ",\n") for label in labels]
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(len(labels) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.margins(x=0.02)
+    axes.grid(axis="x")
+    axes.set_xlim(0.5 if _lowest(rows) >= 0.52 else 0.0, 1.0)
+    axes.xaxis.set_major_formatter(lambda x, _: figures.number(x, digits=0))
+    handles = [_legend_marker(kind) for kind in KINDS]
+    fig.legend(
+        handles=handles, loc="outside lower center", ncols=3, handletextpad=0.2, columnspacing=1.4
+    )
+    return fig
+
+
+def _draw_value(axes: Axes, row_number: int, row: Mapping[Any, Any], kind: str) -> None:
+    """Draw one value with its interval and its number."""
+    value, colour = row[kind], row["colour"]
+    y = row_number + KINDS[kind].offset
+    low, high = row.get(f"{kind}_low"), row.get(f"{kind}_high")
+    if kind != "printed" and not pd.isna(low):
+        axes.hlines(y, low, high, color=colour, linewidth=2.2)
+    looks: dict[str, Any] = {
+        "color": colour,
+        "markerfacecolor": colour if kind == "rerun" else "none",
+        "markeredgewidth": MARKER_EDGE,
+    }
+    marker = KINDS[kind].marker
+    axes.plot(value, y, marker, clip_on=False, zorder=3, markersize=6.5, **looks)
+    x = value if kind == "printed" or pd.isna(high) else high
+    axes.annotate(figures.number(value), (x, y), **BESIDE)
+
+
+def _lowest(rows: Sequence[Mapping[Any, Any]]) -> float:
+    """Return the lowest value of all rows, 0 if there is none."""
+    values: list[float] = []
+    for row in rows:
+        values += [float(row[kind]) for kind in KINDS if not pd.isna(row[kind])]
+    return min(values, default=0.0)
+
+
+def _legend_marker(kind: str) -> Line2D:
+    return Line2D(
+        [],
+        [],
+        marker=KINDS[kind].marker,
+        markerfacecolor=INK if kind == "rerun" else "none",
+        label=kind,
+        linestyle="none",
+        color=INK,
+        markeredgewidth=MARKER_EDGE,
+    )
+
+
+def shares_picture(
+    rows: Mapping[str, Sequence[int]], names: Sequence[str], *, narrow: bool = False
+) -> MplFigure:
+    """Draw how counts divide, as a bar for each row.
+
+    Args:
+        rows: Label and counts of each bar, one count for each of `names`.
+        names: Names of the parts, at most four.
+        narrow: Whether the picture is for a phone.
+    """
+    fig, axes = plt.subplots(figsize=(4.0 if narrow else 7.2, 0.55 * len(rows) + 1.0))
+    labels = _wrapped(rows) if narrow else list(rows)
+    starts = [0.0] * len(rows)
+    drawn: list[tuple[Text, Rectangle]] = []
+    for part, name in enumerate(names):
+        widths = [counts[part] for counts in rows.values()]
+        bars = axes.barh(labels, widths, left=starts, label=name, **_bar_looks(part))
+        words = [str(width) if width else "" for width in widths]
+        looks = _number_looks(part)
+        texts = axes.bar_label(bars, words, label_type="center", fontsize=9.5, **looks)
+        drawn += zip(texts, bars, strict=True)
+        starts = [start + width for start, width in zip(starts, widths, strict=True)]
+    _hide_frame(axes)
+    fig.legend(
+        loc="outside lower center",
+        ncols=2 if narrow else len(names),
+        handletextpad=0.5,
+        columnspacing=1.4,
+    )
+    fig.draw_without_rendering()
+    for label, bar in drawn:  # a number that fills its part would touch the next one
+        label.set_visible(1.5 * label.get_window_extent().width <= bar.get_window_extent().width)
+    return fig
+
+
+def _wrapped(labels: Iterable[str]) -> list[str]:
+    """Return labels with line ends for a narrow picture."""
+    return [label.replace(" and ", " and\n").replace(" on ", " on\n") for label in labels]
+
+
+def _bar_looks(part: int) -> dict[str, Any]:
+    """Return how the bars of a part are drawn."""
+    colour, hatch = SHARE_LOOKS[part]
+    return {"color": colour, "hatch": hatch, "edgecolor": INK, "linewidth": 0.8, "height": 0.62}
+
+
+def _number_looks(part: int) -> dict[str, Any]:
+    """Return how a number within the bars of a part is drawn."""
+    colour, _ = SHARE_LOOKS[part]
+    if colour == "none":
+        return {"color": INK}
+    # on a white patch, for a hatch runs through a number
+    patch = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"}
+    return {"bbox": patch, "color": "#000000"}
+
+
+def _hide_frame(axes: Axes) -> None:
+    """Show the labels of the bars alone, the first bar on top."""
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+    for spine in ("left", "bottom"):
+        axes.spines[spine].set_visible(False)
+    axes.xaxis.set_visible(False)
