@@ -59,6 +59,7 @@ from papers.qa_rag.answers import CitedAnswer, Excerpt
 from papers.qa_rag.data import Passage
 from papers.side_effects import ask as ask_graph
 from publish import (
+    advice as advice_page,
     board_tables,
     book,
     chapters,
@@ -255,11 +256,11 @@ def advice(text: str) -> str:
     task = methods.Task(CHAPTER, text, "accuracy", {"graph": text, "text": text})
     run = record.start(notebook=CHAPTER, paper="side_effects", profile="smoke", parameters={})
     with tempfile.TemporaryDirectory() as folder:
-        found = methods.compared(
+        found = methods.compare_methods(
             task, records.load(run.save(Path(folder) / "r.json")), rows, Store(Path(folder))
         )
-    page = methods.Advice([])
-    vars(page)["found"] = [found]
+    page = advice_page.Advice([])
+    vars(page)["results"] = [found]
     # the picture holds names of the project alone; a longer one takes more lines of it
     # an address may hold the model's name, in its own code
     told = "\n\n".join((page.summary(), page.table(), page.methods()))
@@ -279,7 +280,7 @@ def linked_tests(out: Outcomes, text: str) -> str:
 
 
 DIRECT: dict[str, Callable[[str], str]] = {
-    "publish.methods.Advice": advice,
+    "publish.advice.Advice": advice,
     "evaluation.rules.decide": decided,
     "evaluation.verdicts.disagreements": disagreements,
     "evaluation.verdicts.findings": findings,

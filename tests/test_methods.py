@@ -17,8 +17,9 @@ from evaluation.outcomes import Outcomes
 from evaluation.records import Record
 from helpers.requests import Row, Store, plain, request_key
 from publish import viewer
+from publish.advice import Advice
 from publish.chapters import Chapter
-from publish.methods import Advice, Found, Task, compared, tasks
+from publish.methods import Task, TaskResult, compare_methods, tasks
 from publish.pages import Pages
 from publish.run_pages import checked
 from resources.settings import NOTEBOOKS
@@ -113,7 +114,7 @@ def store(tmp_path: Path) -> Store:
 def test_the_simple_method_is_the_one_whose_rows_name_no_request(
     kept: Record, store: Store
 ) -> None:
-    found = compared(TASK, kept, rows(), store)
+    found = compare_methods(TASK, kept, rows(), store)
     assert found
     assert found.comparison
     table, llm = found.methods[found.comparison.first], found.methods[found.comparison.second]
@@ -134,7 +135,7 @@ def test_the_simple_method_is_the_one_whose_rows_name_no_request(
 def test_a_task_goes_to_the_method_that_a_paired_test_prefers(
     kept: Record, store: Store, better: str, verdict: str
 ) -> None:
-    found = compared(
+    found = compare_methods(
         TASK, kept, rows(better=better, units=4 if verdict == "neither" else 40), store
     )
     assert found
@@ -145,14 +146,14 @@ def test_methods_are_compared_on_the_questions_that_all_of_them_answered(
     kept: Record, store: Store
 ) -> None:
     some = Outcomes([row("few", f"u{i}", False, MODEL) for i in range(8)]).frame
-    found = compared(TASK, kept, pd.concat([rows(), some]), store)
+    found = compare_methods(TASK, kept, pd.concat([rows(), some]), store)
     assert found
     assert {method.score.n for method in found.methods.values()} == {8}
 
 
 def test_another_model_is_a_method_of_its_own(kept: Record, store: Store) -> None:
     other = Outcomes([row("llm", f"u{i}", True, "Other-7B") for i in range(40)]).frame
-    found = compared(TASK, kept, pd.concat([rows(), other]), store)
+    found = compare_methods(TASK, kept, pd.concat([rows(), other]), store)
     assert found
     assert [(m.model, m.tokens) for m in found.methods.values() if m.asks] == [
         (MODEL, 100.0),
@@ -172,7 +173,7 @@ def test_seconds_are_those_of_questions_that_were_asked_one_at_a_time(
         ]
     )
     task = replace(TASK, prepared={"table": "index"})
-    found = compared(task, kept, pd.concat([rows(), timed.frame]), store)
+    found = compare_methods(task, kept, pd.concat([rows(), timed.frame]), store)
     assert found
     table, llm = found.methods.values()
     assert (table.seconds, llm.seconds) == (None, 2.0)
@@ -182,7 +183,7 @@ def test_seconds_are_those_of_questions_that_were_asked_one_at_a_time(
 def test_the_papers_method_is_compared_where_it_asks_no_llm(kept: Record, store: Store) -> None:
     own = Outcomes([row("hybrid", f"u{i}", i % 2 == 0) for i in range(40)]).frame
     task = replace(TASK, arms={"table": "Table", "hybrid": "Hybrid"}, paper="hybrid")
-    found = compared(task, kept, pd.concat([rows(), own]), store)
+    found = compare_methods(task, kept, pd.concat([rows(), own]), store)
     assert found
     assert found.comparison
     assert (found.comparison.first, found.comparison.second) == ("table|", "hybrid|")
@@ -191,13 +192,13 @@ def test_the_papers_method_is_compared_where_it_asks_no_llm(kept: Record, store:
 
 @pytest.mark.parametrize("task", [replace(TASK, only={"kind": "x"}), replace(TASK, measure="f1")])
 def test_a_task_without_rows_is_left_out(kept: Record, store: Store, task: Task) -> None:
-    assert compared(task, kept, rows(), store) is None
+    assert compare_methods(task, kept, rows(), store) is None
 
 
-def shown(*found: Found) -> Advice:
+def shown(*found: TaskResult) -> Advice:
     """The page of these tasks."""
     page = Advice([])
-    vars(page)["found"] = [*found]
+    vars(page)["results"] = [*found]
     return page
 
 

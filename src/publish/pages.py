@@ -13,6 +13,7 @@ from evaluation.records import CLOSED, TESTED, UNTESTED
 from evaluation.verdicts import verdict_mark, verdict_with_reason
 from helpers import requests
 from publish import methods, pictures, pieces, viewer
+from publish.advice import Advice
 from publish.board_cells import BY
 from publish.board_tables import models
 from publish.chapters import Chapter, PageError, shown_profile
@@ -34,9 +35,9 @@ FUNCTIONS: Final = (
     "asked picture tally outcomes reasons papers experiments downloads runs software models "
     "sources data parameters faults benchmarks settings_table launch_links costs file evidence exhibit audited"
 )
-"""What a template may call, beside `verdict` and what `methods.Advice` says."""
+"""What a template may call, beside `verdict` and what `Advice` says."""
 _NONE: Final = "\N{EN DASH}"
-Answered = tuple[tuple[dict[str, Any], dict[str, str]], list[methods.Found], Checked]
+Answered = tuple[tuple[dict[str, Any], dict[str, str]], list[methods.TaskResult], Checked]
 """What the viewer, the page on building and the audit say of a chapter."""
 
 
@@ -70,7 +71,7 @@ class Pages(RunPages):
         """Keep what the viewer, the page on building and the audit say of a chapter; that reads its rows."""
         if chapter.name not in self._read and viewer.arms(chapter):
             store = requests.store(requests.working())
-            found = methods.found_in(chapter, store)
+            found = methods.task_results(chapter, store)
             self._read[chapter.name] = viewer.scripts(chapter, store), found, checked(chapter)
 
     def _answers(self) -> list[Answered]:
@@ -79,9 +80,9 @@ class Pages(RunPages):
         return [*self._read.values()]
 
     @cached_property
-    def advice(self) -> methods.Advice:
+    def advice(self) -> Advice:
         """What the page on building says."""
-        return methods.Advice([one for _, found, _ in self._answers() for one in found])
+        return Advice([one for _, found, _ in self._answers() for one in found])
 
     def audited(self) -> str:
         """What the audit says of the rows of each chapter: verdicts, and the figures of what it finds."""

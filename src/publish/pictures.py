@@ -1,5 +1,6 @@
 """Pictures of a page: a table printed, rescored and rerun, and how counts divide."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -80,7 +81,8 @@ def _draw_value(axes: Axes, row_number: int, row: Mapping[Any, Any], kind: str) 
     """Draw one value with its interval and its number."""
     value, colour = row[kind], row["colour"]
     y = row_number + KINDS[kind].offset
-    low, high = row.get(f"{kind}_low"), row.get(f"{kind}_high")
+    low = row.get(f"{kind}_low", math.nan)
+    high = row.get(f"{kind}_high", math.nan)
     if kind != "printed" and not pd.isna(low):
         axes.hlines(y, low, high, color=colour, linewidth=2.2)
     looks: dict[str, Any] = {

@@ -1,12 +1,14 @@
-"""The answer viewer's data: the rows of the table of answers with their prompts, as scripts of bounded size.
+"""The answer viewer's data: rows of the table of answers with their prompts, as scripts.
 
-A page opened from the disk may load a script and may not fetch a file, so each script calls `ANSWERS`. A notebook has a
-list of its questions, with which arm is right, and parts with what was asked and said, each loaded when it is needed.
+A page opened from the disk may load a script and may not fetch a file, so each script calls
+`ANSWERS`. A notebook has a list of its questions, with which arm is right, and parts of bounded
+size with what was asked and said, each loaded when it is needed.
 """
 
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -20,10 +22,14 @@ from helpers.requests import Row, Store
 from publish.chapters import Chapter
 from resources.settings import hide_secrets
 
-PART: Final = 250_000  # characters of a part at most, unless one question alone has more
-SHARED: Final = 60  # characters from which a text that occurs again is stored once for its part
-LISTED: Final = 120  # characters of a question in the list
-# an answer is marked by the first of these measures that it has; one without any, which was only timed, is not scored
+PART: Final = 250_000
+"""Characters of a part at most, unless one question alone has more."""
+SHARED: Final = 60
+"""Characters from which a text that occurs again is stored once for its part."""
+LISTED: Final = 120
+"""Characters of a question in the list."""
+# an answer is marked by the first of these measures that it has; one without any, which was only
+# timed, is not scored
 QUALITY: Final = (
     "accuracy",
     "correct",
@@ -58,7 +64,10 @@ def arms(chapter: Chapter) -> set[str]:
 
 
 def rows(chapter: Chapter) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
-    """The rows of a chapter that has `arms`, and those of other models; the last chapter's are kept in memory."""
+    """Return the rows of a chapter that has `arms`, and those of other models.
+
+    The last chapter's rows are kept in memory.
+    """
     profile = chapter.record.profile if chapter.record else ""
     return _rows(answers.newest(chapter.name, profile), chapter.name, profile)
 
@@ -73,46 +82,67 @@ def _rows(
 def link(
     notebook: str, arm: str = "", against: str = "", *, model: str = "", text: str = ""
 ) -> str:
-    """The viewer's address for an experiment, an arm or two side by side, of one model, of rows that contain a text."""
-    chosen = [
-        ("nb", notebook),
-        ("arm", arm),
-        ("against", against),
-        ("model", model),
-        ("text", text),
-    ]
-    return "answers.html#" + urlencode(
-        [of for of in chosen if of[1]], quote_via=quote, errors="replace"
-    )
+    """Return the viewer's address for an experiment.
+
+    Args:
+        notebook: Name of the experiment's notebook.
+        arm: Show this arm alone.
+        against: Show this arm beside the other.
+        model: Show answers of this model alone.
+        text: Show rows that contain this text.
+    """
+    filters = {"nb": notebook, "arm": arm, "against": against, "model": model, "text": text}
+    chosen = [(name, value) for name, value in filters.items() if value]
+    return "answers.html#" + urlencode(chosen, quote_via=quote, errors="replace")
 
 
 def scripts(chapter: Chapter, store: Store) -> tuple[dict[str, Any], dict[str, str]]:
-    """What the index says of a chapter that has `arms`, and its scripts by their names below the site."""
+    """Return the viewer's data of a chapter that has `arms`.
+
+    Returns:
+        What the index says of the chapter, and its scripts by their names below the site.
+    """
     own, others = rows(chapter)
-    every = pd.concat([own, *others.values()])
-    prompts = store.get(key for keys in every.requests for key in keys)
+    all_rows = pd.concat([own, *others.values()])
+    prompts = store.get(key for keys in all_rows.requests for key in keys)
+    names = _arm_names(chapter, all_rows)
+    models = sorted(set(all_rows.model) - {""})
+    questions = QuestionList([*names], models)
+    name = _script(chapter.name)
+    files = {}
+    units = _units(all_rows, prompts, _graded_measures(all_rows))
+    for number, (part, units_of_part) in enumerate(_parts(units)):
+        files[f"answers/{chapter.name}-{number}.js"] = f"ANSWERS.part({name}, {number}, {part});\n"
+        for unit in units_of_part:
+            questions.add(unit, number)
+    listed = f"[{','.join(questions.groups)}], {_script(questions.entries)}"
+    files[f"answers/{chapter.name}.js"] = f"ANSWERS.list({name}, {listed});\n"
+    entry = {
+        "name": chapter.name,
+        "title": chapter.title,
+        "paper": chapter.paper,
+        "arms": names,
+        "models": models,
+    }
+    return entry, files
+
+
+def _arm_names(chapter: Chapter, all_rows: pd.DataFrame) -> dict[str, str]:
+    """Return the words for each arm: the record's, or else those of all figures."""
     labels = chapter.record.arms if chapter.record else {}
-    names = {
-        arm: labels.get(arm) or figures.ARMS.get(arm, (arm.replace("_", " "),))[0]
-        for arm in every.arm.unique()
-    }
-    models = sorted(set(every.model) - {""})
-    name, groups, units, written = _script(chapter.name), dict[str, int](), [], {}
-    graded = {
-        name
-        for of in every.measures
-        for name, (top, bottom) in of.items()
-        if top not in (0, bottom)
-    }
-    for number, (part, in_part) in enumerate(_parts(_units(every, prompts, graded))):
-        written[f"answers/{chapter.name}-{number}.js"] = (
-            f"ANSWERS.part({name}, {number}, {part});\n"
-        )
-        units += [_listed(unit, number, [*names], models, groups) for unit in in_part]
-    told = f"[{','.join(groups)}], {_script(units)}"
-    written[f"answers/{chapter.name}.js"] = f"ANSWERS.list({name}, {told});\n"
-    one = {"name": chapter.name, "title": chapter.title, "paper": chapter.paper}
-    return {**one, "arms": names, "models": models}, written
+    names = {}
+    for arm in all_rows.arm.unique():
+        common_name = figures.ARMS.get(arm, (arm.replace("_", " "),))[0]
+        names[arm] = labels.get(arm) or common_name
+    return names
+
+
+def _graded_measures(all_rows: pd.DataFrame) -> set[str]:
+    """Return the measures that have other values than 0 and 1."""
+    graded = set()
+    for measures in all_rows.measures:
+        graded |= {name for name, (top, bottom) in measures.items() if top not in (0, bottom)}
+    return graded
 
 
 def index(listed: list[dict[str, Any]]) -> dict[str, str]:
@@ -120,127 +150,197 @@ def index(listed: list[dict[str, Any]]) -> dict[str, str]:
     return {"answers/index.js": f"ANSWERS.index({_script(hide_secrets(listed))});\n"}
 
 
+@dataclass
+class QuestionList:
+    """The list of a notebook's questions.
+
+    What a question shares with others is stored once, as its group: task, split, strata, wording,
+    and arm and model of each answer.
+    """
+
+    arms: list[str]
+    models: list[str]
+    groups: dict[str, int] = field(default_factory=dict)
+    """Number of each group, by its JSON."""
+    entries: list[list[Any]] = field(default_factory=list)
+    """Identifier, group, question, part, scores and unparsed answers of each question."""
+
+    def add(self, unit: Mapping[str, Any], part: int) -> None:
+        """Add a question, with answers that neither judge nor were only timed.
+
+        Args:
+            unit: The question as `_units` gives it.
+            part: Number of the part that has all of it.
+        """
+        answered = [row for row in unit["rows"] if _is_listed(row)]
+        strata = "; ".join(f"{name}: {value}" for name, value in unit["strata"].items())
+        question = unit["question"][:LISTED]
+        wording = _wording(unit["id"], question)
+        sources = [self._source(row) for row in answered]
+        group = _script([unit["task"], unit["split"], strata, wording, sources])
+        number = self.groups.setdefault(group, len(self.groups))
+        scores = [row["score"] for row in answered]
+        unparsed = [i for i, row in enumerate(answered) if "unparsed" in row["flags"]]
+        text = "" if wording else question
+        self.entries.append([unit["id"], number, text, part, scores, unparsed])
+
+    def _source(self, row: Mapping[str, Any]) -> list[int]:
+        """Return the places of an answer's arm and model in their lists; -1 is no model."""
+        model = self.models.index(row["model"]) if row["model"] else -1
+        return [self.arms.index(row["arm"]), model]
+
+
+def _is_listed(row: Mapping[str, Any]) -> bool:
+    """Whether an answer neither judges another one nor was only timed."""
+    was_only_timed = row["repeat"] and row["score"] is None
+    return not row["of"] and not was_only_timed
+
+
 def _units(
-    every: pd.DataFrame, prompts: Mapping[str, Row], graded: set[str]
+    all_rows: pd.DataFrame, prompts: Mapping[str, Row], graded: set[str]
 ) -> list[dict[str, Any]]:
-    """The questions with all that was asked and said, without secrets; `graded` are measures that are not 0 or 1."""
-    of_unit: dict[tuple[str, ...], list[dict[Any, Any]]] = {}
-    for row in every.to_dict("records"):
-        of_unit.setdefault((row["task"], row["split"], row["unit"]), []).append(row)
+    """Return the questions with all that was asked and said, without secrets.
+
+    Args:
+        all_rows: Rows of every model.
+        prompts: Stored requests by key.
+        graded: Measures that have other values than 0 and 1.
+    """
+    rows_by_unit: dict[tuple[str, ...], list[dict[Any, Any]]] = {}
+    for row in all_rows.to_dict("records"):
+        rows_by_unit.setdefault((row["task"], row["split"], row["unit"]), []).append(row)
     units = []
-    for of in of_unit.values():
-        first = of[0]
-        shared = {
+    for unit_rows in rows_by_unit.values():
+        first = unit_rows[0]
+        ordered = sorted(unit_rows, key=_order)
+        unit = {
             "id": first["unit"],
-            **{name: first[name] for name in ("task", "split", "strata")},
+            "task": first["task"],
+            "split": first["split"],
+            "strata": first["strata"],
+            "question": LICENSED if first["question"] is None else first["question"],
+            "gold": first["gold"],
+            "rows": [_answer(row, prompts, graded) for row in ordered],
         }
-        shared["question"] = LICENSED if first["question"] is None else first["question"]
-        answered = [_answer(row, prompts, graded) for row in sorted(of, key=_place)]
-        units.append({**shared, "gold": first["gold"], "rows": answered})
+        units.append(unit)
     return hide_secrets(units)
 
 
-def _parts(waiting: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """The questions of a notebook in parts {texts, units}, as JSON and as a dictionary; {"t": 3} means texts[3]."""
-    while waiting:
+def _parts(units: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield the questions of a notebook in parts {texts, units}.
+
+    Yields:
+        A part as JSON, in which {"t": 3} means texts[3], and its questions.
+    """
+    remaining = units
+    while remaining:
         texts: dict[str, int] = {}
         written: list[str] = []
         size = 0
-        while size <= PART and len(written) < len(waiting):
-            known = len(texts)
-            written.append(_script(_shared(waiting[len(written)], texts)))
-            size += len(written[-1]) + sum(map(len, [*texts][known:]))
+        while size <= PART and len(written) < len(remaining):
+            n_known = len(texts)
+            unit = _shared(remaining[len(written)], texts)
+            written.append(_script(unit))
+            new_texts = list(texts)[n_known:]
+            size += len(written[-1]) + sum(map(len, new_texts))
         part = f'{{"texts": {_script(list(texts))}, "units": [{", ".join(written)}]}}'
-        yield part, waiting[: len(written)]
-        waiting = waiting[len(written) :]
+        yield part, remaining[: len(written)]
+        remaining = remaining[len(written) :]
 
 
-def _listed(
-    unit: Mapping[str, Any], part: int, arms: list[str], models: list[str], groups: dict[str, int]
-) -> list[Any]:
-    """A question in the list: what it shares with others as the number of its group, then the score of each answer.
+def _wording(identifier: str, question: str) -> str:
+    """Return the question with {0}, {1} ... for the parts of its identifier.
 
-    A group is (task, split, strata, wording, arm and model of each answer). Answers that judge or were only timed are
-    left out.
+    It is "" if the question does not name each part.
     """
-    strata = "; ".join(f"{name}: {value}" for name, value in unit["strata"].items())
-    said = [
-        row
-        for row in unit["rows"]
-        if not row["of"] and not (row["repeat"] and row["score"] is None)
-    ]
-    by = [
-        [arms.index(row["arm"]), models.index(row["model"]) if row["model"] else -1] for row in said
-    ]
-    question = unit["question"][:LISTED]
-    wording = _wording(unit["id"], question)
-    group = groups.setdefault(
-        _script([unit["task"], unit["split"], strata, wording, by]), len(groups)
-    )
-    unparsed = [at for at, row in enumerate(said) if "unparsed" in row["flags"]]
-    return [
-        unit["id"],
-        group,
-        "" if wording else question,
-        part,
-        [row["score"] for row in said],
-        unparsed,
-    ]
-
-
-def _wording(id: str, question: str) -> str:
-    """The question with {0}, {1} ... for the parts of its identifier; "" if it does not name each."""
-    parts = id.split(" | ")
+    parts = identifier.split(" | ")
     if question == LICENSED:
         return question
-    if not all(parts) or "{" in question or not all(part in question for part in parts):
+    names_each = all(part and part in question for part in parts)
+    if not names_each or "{" in question:
         return ""
     longest = sorted(parts, key=len, reverse=True)
-    return re.sub(
-        "|".join(map(re.escape, longest)), lambda found: f"{{{parts.index(found[0])}}}", question
-    )
+    pattern = "|".join(map(re.escape, longest))
+    return re.sub(pattern, lambda match: f"{{{parts.index(match[0])}}}", question)
 
 
-def _place(row: Mapping[str, Any]) -> tuple[int, str, str, int, str]:
-    """Where a row comes: arms in the book's order, each with what judges it and its repetitions."""
-    order, arm = [*figures.ARMS], row["of"] or row["arm"]
-    return (
-        order.index(arm) if arm in order else len(order),
-        arm,
-        row["of"],
-        row["repeat"],
-        row["model"],
-    )
+def _order(row: Mapping[str, Any]) -> tuple[int, str, str, int, str]:
+    """Sort rows by arm in the book's order, each with what judges it and its repetitions."""
+    arms_in_order = list(figures.ARMS)
+    arm = row["of"] or row["arm"]
+    position = arms_in_order.index(arm) if arm in arms_in_order else len(arms_in_order)
+    return position, arm, row["of"], row["repeat"], row["model"]
 
 
 def _answer(row: Mapping[str, Any], prompts: Mapping[str, Row], graded: set[str]) -> dict[str, Any]:
-    measures: Measures = {
-        name: (top, bottom) for name, (top, bottom) in row["measures"].items() if bottom
-    }
-    by = next((name for name in (*QUALITY, *RANKING) if name in measures), "")
-    units = {name: unit_of(name).replace("fraction", "ratio") for name in measures}
-    shown = {
-        name: figures.number(top / bottom, units[name]) for name, (top, bottom) in measures.items()
-    }
-    ranked = sorted((item for item in row["items"] if item.rank), key=lambda item: item.rank)
+    """Return an answer as the viewer shows it."""
+    measures = _scored_measures(row)
+    texts = {name: _measure_text(name, top / bottom) for name, (top, bottom) in measures.items()}
+    main_measure = _main_measure(measures)
+    score, mark = None, ""
+    if main_measure:
+        top, bottom = measures[main_measure]
+        score = _short(top / bottom)
+    elif row["repeat"] > 0:
+        mark = "timed"
+    if main_measure in graded:
+        mark = texts[main_measure]
+    asked_prompts = [prompts[key].prompt for key in row["requests"] if key in prompts]
     return {
-        **{name: row[name] for name in ("arm", "model", "of", "repeat")},
-        "said": LICENSED if row["answer"] is None and row["requests"] else row["answer"],
-        "read": row["predicted"] if row["parsed"] else None,
-        "score": _short(measures[by][0] / measures[by][1]) if by else None,
-        "mark": f"{measure_label(by)} {shown[by]}"
-        if by in graded
-        else "timed" * (not by and row["repeat"] > 0),
-        "flags": [name for name in ("cut", "overflow") if row[name]]
-        + ([] if row["parsed"] else ["unparsed"]),
-        "measures": [
-            f"{measure_label(name)} {value}"
-            for name, value in shown.items()
-            if name not in INTERNAL
-        ],
-        "found": [item.label or item.id for item in ranked],
-        "asked": [_messages(prompts[key].prompt) for key in row["requests"] if key in prompts],
+        "arm": row["arm"],
+        "model": row["model"],
+        "of": row["of"],
+        "repeat": row["repeat"],
+        **_reply(row),
+        "score": score,
+        "mark": mark,
+        "flags": _flags(row),
+        "measures": [text for name, text in texts.items() if name not in INTERNAL],
+        "found": _ranked_items(row),
+        "asked": [_messages(prompt) for prompt in asked_prompts],
     }
+
+
+def _scored_measures(row: Mapping[str, Any]) -> Measures:
+    """Return the measures of a row that have a value."""
+    measures = row["measures"].items()
+    return {name: (top, bottom) for name, (top, bottom) in measures if bottom}
+
+
+def _main_measure(measures: Measures) -> str:
+    """Return the measure by which an answer is marked, or ""."""
+    for name in (*QUALITY, *RANKING):
+        if name in measures:
+            return name
+    return ""
+
+
+def _ranked_items(row: Mapping[str, Any]) -> list[str]:
+    """Return what was retrieved, best first."""
+    items = [item for item in row["items"] if item.rank]
+    items.sort(key=lambda item: item.rank)
+    return [item.label or item.id for item in items]
+
+
+def _measure_text(name: str, value: float) -> str:
+    unit = unit_of(name).replace("fraction", "ratio")
+    return f"{measure_label(name)} {figures.number(value, unit)}"
+
+
+def _reply(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was said, and what was read from it."""
+    is_withheld = row["answer"] is None and row["requests"]
+    return {
+        "said": LICENSED if is_withheld else row["answer"],
+        "read": row["predicted"] if row["parsed"] else None,
+    }
+
+
+def _flags(row: Mapping[str, Any]) -> list[str]:
+    flags = [name for name in ("cut", "overflow") if row[name]]
+    if not row["parsed"]:
+        flags.append("unparsed")
+    return flags
 
 
 def _short(score: float) -> float:
@@ -260,11 +360,14 @@ def _messages(prompt: str | None) -> list[list[str]]:
 
 
 def _shared(value: Any, texts: dict[str, int]) -> Any:  # noqa: ANN401  # whatever JSON holds
-    if isinstance(value, str):
-        return {"t": texts.setdefault(value, len(texts))} if len(value) > SHARED else value
+    """Return a value whose long texts are numbers of `texts`, to which new ones are added."""
     if isinstance(value, dict):
         return {key: _shared(item, texts) for key, item in value.items()}
-    return [_shared(item, texts) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_shared(item, texts) for item in value]
+    if isinstance(value, str) and len(value) > SHARED:
+        return {"t": texts.setdefault(value, len(texts))}
+    return value
 
 
 def _script(value: Any) -> str:  # noqa: ANN401
