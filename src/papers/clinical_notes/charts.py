@@ -1,8 +1,9 @@
 """Synthetic neurology charts with gold truth (clinical_notes.md, "Data organization").
 
-The paper's notes are private and its evaluation is empty. So this module writes the notes of made-up patients whose
-course is known, and keeps for every fact the passage that states it. Nothing here is about anybody. Held-out wording
-and a language model's paraphrases occur in the test patients' notes only.
+The paper's notes are private and its evaluation is empty. So this module writes the notes of
+made-up patients whose course is known, and records for every fact the passage that states it.
+They describe no real person. Held-out wording and an LLM's paraphrases occur in the test
+patients' notes only.
 """
 
 from dataclasses import replace
@@ -27,7 +28,11 @@ class _Page:
     """One note under construction."""
 
     def __init__(self, author: Author, note_id: str, day: date, kind: NoteKind, text: str) -> None:
-        self.author, self.note_id, self.day, self.kind, self.text = author, note_id, day, kind, text
+        self.author = author
+        self.note_id = note_id
+        self.day = day
+        self.kind = kind
+        self.text = text
         self.mentions: list[Mention] = []
         self.facts: list[Fact] = []
         self._said: set[str] = set()
@@ -41,17 +46,27 @@ class _Page:
         for sentence in sentences:
             if not self.text.endswith("\n"):
                 self.text += "\n" if line else " "
-            at, id = len(self.text), self.note_id
+            start = len(self.text)
             self.text += sentence.text
             end = len(self.text)
-            self.mentions += [
-                replace(m, note_id=id, start=m.start + at, end=m.end + at)
-                for m in sentence.mentions
-            ]
-            self.facts += [
-                replace(f, note_id=id, start=at, end=end, copied_from=copied_from)
-                for f in sentence.facts
-            ]
+            for mention in sentence.mentions:
+                first, last = start + mention.start, start + mention.end
+                placed = replace(mention, note_id=self.note_id, start=first, end=last)
+                self.mentions.append(placed)
+            for fact in sentence.facts:
+                self.facts.append(
+                    replace(
+                        fact, note_id=self.note_id, start=start, end=end, copied_from=copied_from
+                    )
+                )
+
+    def numbered(self, sentences: list[Sentence]) -> None:
+        """Append sentences as a numbered list."""
+        for number, sentence in enumerate(sentences, start=1):
+            if number > 1:
+                self.text += "\n"
+            self.text += f"{number}."
+            self.add(sentence)
 
     def filler(self, bank: str, n: int) -> None:
         """So many sentences of no consequence, none of them twice."""
@@ -104,23 +119,25 @@ class _Patient(Course):
             page.add(*self.background(day))
         if listed:
             page.heading("medications")
-        for i, sentence in enumerate(listed, start=1):
-            page.text += f"{'' if i == 1 else chr(10)}{i}."
-            page.add(sentence)
+            page.numbered(listed)
+        self.examine(page)
+        page.heading("plan")
+        page.add(*self.plan(day, rate, missed, complaint), *self.advice(0.6), line=True)
+        self.last = (page, history, listed)
+
+    def examine(self, page: _Page) -> None:
+        """What a visit finds."""
         page.heading("examination")
         page.filler("filler", int(self.rng.integers(5, 11)))
         if self.eeg_day and self.chance(0.5):
             page.add(self.eeg_sentence(self.eeg_day))
         if self.chance(0.06):
             self.identify(page)
-        page.heading("plan")
-        page.add(*self.plan(day, rate, missed, complaint), *self.advice(0.6), line=True)
-        self.last = (page, history, listed)
 
     def copy_forward(
         self, page: _Page, last: _Page, history: list[Sentence], listed: list[Sentence]
     ) -> None:
-        """The last visit's history, and sometimes its list of drugs, as if it were today's; often without saying so."""
+        """Copy the last visit's history, and sometimes its list of drugs, often without its date."""
         page.heading("copied")
         if self.chance(0.6):
             page.text = f"{page.text[:-1]} ({last.day})\n"
@@ -156,15 +173,32 @@ class _Patient(Course):
 
     def hospital(self, day: date) -> None:
         """An admission for breakthrough seizures, and the discharge a few days later."""
-        admission = page = self.page(day, "admission")
+        admission = self.page(day, "admission")
         trigger = self.pick(self.wording["triggers"])
-        page.heading("history")
+        admission.heading("history")
         seizures = {"sz": self.seizures(self.kind), "one": self.seizure_of("one_kind")}
         fact = SeizureStatus(date=day, status="positive")
         reason = self.sentence("breakthrough", {**seizures, "trigger": trigger}, [fact])
         self.statuses.append((day, 0.5))
-        page.add(reason)
-        page.add(*self.symptoms(day))
+        admission.add(reason)
+        admission.add(*self.symptoms(day))
+        load = self.loading_dose(day)
+        admission.add(load)
+        admission.heading("background")
+        admission.add(*self.background(day))
+        admission.heading("medications")
+        admission.add(*self.listed(day), line=True)
+        admission.heading("examination")
+        admission.filler("filler", int(self.rng.integers(5, 11)))
+        out = day + timedelta(days=int(self.rng.integers(1, 6)))
+        page = self.page(out, "discharge summary")
+        page.heading("course")
+        page.add(reason, load, copied_from=admission.note_id)
+        page.add(self.sentence("no_inpatient", seizures))
+        self.discharge(page, out)
+
+    def loading_dose(self, day: date) -> Sentence:
+        """A single dose on arrival."""
         drug = self.pick(["levetiracetam", "lacosamide", "lorazepam", "fosphenytoin"])
         loads = {
             "levetiracetam": self.pick([1000, 1500, 2000]),
@@ -172,28 +206,18 @@ class _Patient(Course):
             "lorazepam": self.pick([2, 4]),
         }
         mg = float(loads.get(drug, 1000))
-        load = self.medication(
+        return self.medication(
             "load", day, drug, "single dose", mg=mg, times="once", route="intravenous"
         )
-        page.add(load)
-        page.heading("background")
-        page.add(*self.background(day))
-        page.heading("medications")
-        page.add(*self.listed(day), line=True)
-        page.heading("examination")
-        page.filler("filler", int(self.rng.integers(5, 11)))
 
-        out = day + timedelta(days=int(self.rng.integers(1, 6)))
-        page = self.page(out, "discharge summary")
-        page.heading("course")
-        page.add(reason, load, copied_from=admission.note_id)
-        page.add(self.sentence("no_inpatient", seizures))
+    def discharge(self, page: _Page, day: date) -> None:
+        """What changes at the end of an admission."""
         page.filler("filler", int(self.rng.integers(2, 5)))
         last = list(self.taken)[-1]
         if self.can_rise(last):
-            page.add(self.moved(out, last, 1, "breakthrough events", "lack of effect"))
+            page.add(self.moved(day, last, 1, "breakthrough events", "lack of effect"))
         page.heading("discharge")
-        page.add(*self.listed(out), *self.advice(1.0), line=True)
+        page.add(*self.listed(day), *self.advice(1.0), line=True)
 
     def eeg(self, day: date) -> None:
         page = self.page(day, "EEG report")
@@ -205,11 +229,8 @@ class _Patient(Course):
         if self.eeg_abnormal and self.chance(0.3):
             slots = {"one": self.seizure_of("one_kind"), "region": self.region}
             finding = EegFinding(date=day, finding="seizure", abnormal=True, region=self.region)
-            page.add(
-                self.sentence(
-                    "eeg_seizure", slots, [finding, SeizureStatus(date=day, status="positive")]
-                )
-            )
+            status = SeizureStatus(date=day, status="positive")
+            page.add(self.sentence("eeg_seizure", slots, [finding, status]))
         else:
             page.add(self.sentence("eeg_no_seizure", {"sz": self.seizures(self.kind)}))
 
@@ -218,29 +239,49 @@ class _Patient(Course):
         day = date(2014, 1, 1) + timedelta(days=int(self.rng.integers(0, 5 * 365)))
         if self.chance(0.5):
             self.begin(level=1)
-        self.eeg(day - timedelta(days=int(self.rng.integers(3, 30))))
+        lead = int(self.rng.integers(3, 30))
+        self.eeg(day - timedelta(days=lead))
         for visit in range(int(self.rng.integers(6, 15))):
             self.clinic(day, first=visit == 0)
             gap = int(self.rng.integers(60, 190))
-            between = day + timedelta(days=int(self.rng.integers(10, gap - 30)))
-            draw = self.rng.random()
-            if draw < 0.3:
-                self.phone(between)
-            elif draw < 0.45 and self.rate(False) > 0:
-                self.hospital(between)
-            elif draw > 0.9:
-                self.eeg(between)
+            wait = int(self.rng.integers(10, gap - 30))
+            self.between_visits(day + timedelta(days=wait))
             day += timedelta(days=gap)
+        return self.chart()
+
+    def between_visits(self, day: date) -> None:
+        """A call, an admission, an EEG or nothing."""
+        draw = self.rng.random()
+        if draw < 0.3:
+            self.phone(day)
+        elif draw < 0.45 and self.rate(False) > 0:
+            self.hospital(day)
+        elif draw > 0.9:
+            self.eeg(day)
+
+    def chart(self) -> Chart:
+        """Bind the pages."""
+        notes = []
+        facts: list[Fact] = []
+        mentions: list[Mention] = []
+        for page in self.pages:
+            note = Note(
+                note_id=page.note_id,
+                patient_id=self.id,
+                date=page.day,
+                kind=page.kind,
+                text=page.text,
+            )
+            notes.append(note)
+            facts += page.facts
+            mentions += page.mentions
         return Chart(
             patient_id=self.id,
             split=self.split,
             outcome=self.outcome(),
-            notes=tuple(
-                Note(note_id=p.note_id, patient_id=self.id, date=p.day, kind=p.kind, text=p.text)
-                for p in self.pages
-            ),
-            facts=tuple(fact for page in self.pages for fact in page.facts),
-            mentions=tuple(mention for page in self.pages for mention in page.mentions),
+            notes=tuple(notes),
+            facts=tuple(facts),
+            mentions=tuple(mentions),
             identifiers=tuple(self.identifiers),
         )
 
@@ -252,12 +293,18 @@ class _Patient(Course):
 
 
 def generate(patients: int, seed: int, paraphrased: float = 0.0) -> Charts:
-    """Charts of so many patients, always the same for the same seed and share, whatever their number.
+    """Write charts, always the same for the same seed and share, whatever their number.
 
-    Of ten patients in a row five are for training, two for development and three for the test. `paraphrased` says how
-    often, from 0 to 1, a shared sentence of a test note takes a paraphrase that `data/clinical_paraphrases.yml` has.
+    Of ten patients in a row five are for training, two for development and three for the test.
 
-    Raises ValueError: there are no patients, or more than four digits can number; or the share is none.
+    Args:
+        patients: Number of patients, 1 to 9,999.
+        seed: Seed of all draws.
+        paraphrased: Share, from 0 to 1, of a test note's shared sentences that take a paraphrase
+            of `data/clinical_paraphrases.yml`, where there is one.
+
+    Raises:
+        ValueError: If the number of patients or the share is out of range.
     """
     if not 1 <= patients <= 9999:
         raise ValueError(f"From 1 to 9,999 patients can be made; found {patients}.")
@@ -265,6 +312,5 @@ def generate(patients: int, seed: int, paraphrased: float = 0.0) -> Charts:
         raise ValueError(
             f"The share of paraphrased sentences goes from 0 to 1; found {paraphrased}."
         )
-    return Charts(
-        tuple(_Patient(number, seed, paraphrased).live() for number in range(patients)), seed
-    )
+    charts = [_Patient(number, seed, paraphrased).live() for number in range(patients)]
+    return Charts(tuple(charts), seed)
