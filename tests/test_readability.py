@@ -23,6 +23,7 @@ READABLE_PACKAGES: tuple[str, ...] = (
     "medrerun",
     "papers/across_papers",
     "papers/biomedrag",
+    "papers/clinical_notes",
     "papers/qa_rag",
     "papers/side_effects",
     "publish/dependencies.py",

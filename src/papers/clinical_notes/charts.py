@@ -137,7 +137,7 @@ class _Patient(Course):
     def copy_forward(
         self, page: _Page, last: _Page, history: list[Sentence], listed: list[Sentence]
     ) -> None:
-        """Copy the last visit's history, and sometimes its list of drugs, often without its date."""
+        """Copy the last visit's history, and at times its list of drugs, often without its date."""
         page.heading("copied")
         if self.chance(0.6):
             page.text = f"{page.text[:-1]} ({last.day})\n"

@@ -1,6 +1,7 @@
-"""The course of one made-up patient over the years, and the sentences that tell of it.
+"""The course of one made-up patient over the years, and the sentences that describe it.
 
-A drug stops the seizures or does not; doses are raised, drugs added, switched for a side effect, and given up.
+A drug stops the seizures or does not. Doses are raised; drugs are added, switched for a side
+effect, and stopped.
 """
 
 from dataclasses import dataclass, replace
@@ -35,14 +36,22 @@ _PATTERN: Final[tuple[Split, ...]] = (
 
 
 @dataclass
-class _Taken:
-    """A drug that the patient takes: step of its titration, form, and what it will turn out to cause."""
+class _Regimen:
+    """A drug that the patient takes.
+
+    Attributes:
+        level: Step of its titration.
+        form: Tablet, capsule and so on.
+        effect: The side effect that it will turn out to have; empty for none.
+        severe: Whether the side effect makes the patient stop it.
+        reported: Whether a note has reported the side effect.
+    """
 
     level: int
     form: str
     effect: str
     severe: bool
-    told: bool = False
+    reported: bool = False
 
 
 class Course(Author):
@@ -56,24 +65,16 @@ class Course(Author):
         self.id = f"P{number + 1:04}"
         self.epilepsy: str = self.pick(["focal", "focal", "generalised"])
         kinds = [k for k, v in self.wording["kinds"].items() if v["epilepsy"] == self.epilepsy]
-        self.kind, *_ = self.others = [kinds[i] for i in self.rng.permutation(len(kinds))]
+        self.others = self.shuffle(kinds)
+        self.kind = self.others[0]
         self.base = float(self.pick([1, 2, 4, 8, 12, 30]))
         self.works = self.pick([0, 0, 1, None, None])
         self.enough = int(self.rng.integers(1, 3))
-        first_line = ["levetiracetam", "lamotrigine"] + (
-            ["valproate"] if self.epilepsy == "generalised" else []
-        )
-        avoid = (
-            {"ethosuximide", "valproate"}
-            if self.epilepsy == "focal"
-            else {"carbamazepine", "phenytoin"}
-        )
-        rest = [d for d in self.lists if d not in avoid and d not in first_line]
-        self.order = [of[i] for of in (first_line, rest) for i in self.rng.permutation(len(of))]
+        self.order = self.draw_order()
         self.tried = 0
         self.failed: set[str] = set()
         self.stopped: list[str] = []
-        self.taken: dict[str, _Taken] = {}
+        self.taken: dict[str, _Regimen] = {}
         others = self.rng.permutation(10)[: int(self.rng.integers(0, 3))]
         self.comedication = [self.wording["comedication"][i] for i in others]
         self.symptom = self.pick(self.wording["ictal_symptoms"][self.epilepsy])
@@ -87,6 +88,21 @@ class Course(Author):
         self.has_rescue = self.chance(0.3)
         self.statuses: list[tuple[date, float]] = []
 
+    def draw_order(self) -> list[str]:
+        """Draw the order in which drugs are tried: those of first line, then others that suit."""
+        first_line = ["levetiracetam", "lamotrigine"]
+        avoid = {"ethosuximide", "valproate"}
+        if self.epilepsy == "generalised":
+            first_line.append("valproate")
+            avoid = {"carbamazepine", "phenytoin"}
+        excluded = {*avoid, *first_line}
+        rest = [drug for drug in self.lists if drug not in excluded]
+        return [*self.shuffle(first_line), *self.shuffle(rest)]
+
+    def shuffle(self, items: list[str]) -> list[str]:
+        """Draw an order."""
+        return [items[position] for position in self.rng.permutation(len(items))]
+
     def rate(self, missed: bool) -> float:
         """Seizures a month under the present regimen."""
         levels = {drug: t.level for drug, t in self.taken.items()}
@@ -94,15 +110,17 @@ class Course(Author):
             rate = self.base / 4 if missed else 0.0
         else:
             rate = self.base / 2 if max(levels.values(), default=-1) >= 2 else self.base
-        return (
-            0.0
-            if rate == 0
-            else float(min(sorted(self.wording["rates"]), key=lambda r: abs(r - rate)))
-        )
+        if rate == 0:
+            return 0.0
+        nearest = min(sorted(self.wording["rates"]), key=lambda known: abs(known - rate))
+        return float(nearest)
 
     def complained(self) -> str | None:
-        """The first drug whose side effect is not told yet."""
-        return next((d for d, t in self.taken.items() if t.effect and not t.told), None)
+        """The first drug whose side effect no note has reported yet."""
+        for drug, regimen in self.taken.items():
+            if regimen.effect and not regimen.reported:
+                return drug
+        return None
 
     def can_rise(self, drug: str) -> bool:
         """Whether a drug's titration has a further step."""
@@ -110,11 +128,11 @@ class Course(Author):
 
     def dosing(self, drug: str) -> dict[str, Any]:
         """Dose, times and form of a drug as it is taken now."""
-        entry, taken = self.lists[drug], self.taken[drug]
+        entry, regimen = self.lists[drug], self.taken[drug]
         return {
-            "mg": float(entry["doses"][taken.level]),
+            "mg": float(entry["doses"][regimen.level]),
             "times": entry["times"],
-            "form": taken.form,
+            "form": regimen.form,
         }
 
     def begin(self, level: int = 0) -> str:
@@ -123,7 +141,7 @@ class Course(Author):
         self.tried += 1
         entry = self.lists[drug]
         effect = self.pick(entry["effects"]) if self.chance(0.35) else ""
-        self.taken[drug] = _Taken(level, self.pick(entry["forms"]), effect, self.chance(0.5))
+        self.taken[drug] = _Regimen(level, self.pick(entry["forms"]), effect, self.chance(0.5))
         return drug
 
     def status(self, day: date, rate: float) -> Sentence:
@@ -157,27 +175,26 @@ class Course(Author):
         if self.chance(0.4):
             out.append(self.sentence("sz_negated", {"sz": self.seizure_of("other_kinds")}))
         if self.taken and self.chance(0.4):
-            drug, context = (
-                self.pick(list(self.taken)),
-                self.pick(["negated", "historical", "hypothetical"]),
-            )
-            name = self.pick(
-                [e for e in self.wording["other_effects"] if e != self.taken[drug].effect]
-            )
-            fact = Symptom(date=day, name=name, context=context, role="side effect", drug=drug)
-            sentence = self.sentence(
-                f"side_effect_{context}", {"sym": name, "drug": self.drug(drug)}, [fact]
-            )
-            if not any(m.label == "DRUG" for m in sentence.mentions):
-                sentence = replace(
-                    sentence, facts=(replace(fact, end=len(sentence.text), drug=None),)
-                )
-            out.append(sentence)
+            out.append(self.other_effect(day))
         return out
+
+    def other_effect(self, day: date) -> Sentence:
+        """A side effect that the patient does not have, had before, or might have."""
+        drug = self.pick(list(self.taken))
+        context = self.pick(["negated", "historical", "hypothetical"])
+        own_effect = self.taken[drug].effect
+        name = self.pick([e for e in self.wording["other_effects"] if e != own_effect])
+        fact = Symptom(date=day, name=name, context=context, role="side effect", drug=drug)
+        slots = {"sym": name, "drug": self.drug(drug)}
+        sentence = self.sentence(f"side_effect_{context}", slots, [fact])
+        if any(mention.label == "DRUG" for mention in sentence.mentions):
+            return sentence
+        without_drug = replace(fact, end=len(sentence.text), drug=None)
+        return replace(sentence, facts=(without_drug,))
 
     def complaint(self, day: date, drug: str) -> Sentence:
         """A side effect, mentioned for the first time."""
-        self.taken[drug].told = True
+        self.taken[drug].reported = True
         effect = self.taken[drug].effect
         fact = Symptom(date=day, name=effect, context="affirmed", role="side effect", drug=drug)
         return self.sentence("side_effect", {"sym": effect, "drug": self.drug(drug)}, [fact])
@@ -206,9 +223,8 @@ class Course(Author):
                 out.append(self.sentence("family_drug", {**slots, "drug": theirs}))
         else:
             fact = FamilyHistory(date=day, relative="any", condition="seizures", present=False)
-            out.append(
-                self.sentence("family_none", {"sz": self.seizures(self.pick(self.others))}, [fact])
-            )
+            slots = {"sz": self.seizures(self.pick(self.others))}
+            out.append(self.sentence("family_none", slots, [fact]))
         if self.chance(0.5):
             out.append(self.sentence("sz_historical", {"sz": self.seizure_of("other_kinds")}))
         if self.allergy:
@@ -217,17 +233,15 @@ class Course(Author):
             )
         if self.past:
             entry = self.lists[self.past]
-            said: dict[str, Any] = {
+            details: dict[str, Any] = {
                 "why": self.pick(entry["effects"]),
                 "mg": float(self.pick(entry["doses"])),
-            }
-            said |= {
                 "times": entry["times"],
                 "role": "historical",
                 "past": True,
                 "effectiveness": "not tolerated",
             }
-            out.append(self.medication("past_drug", day, self.past, "stop", **said))
+            out.append(self.medication("past_drug", day, self.past, "stop", **details))
         return out
 
     def listed(self, day: date) -> list[Sentence]:
@@ -251,14 +265,16 @@ class Course(Author):
         return out
 
     def plan(self, day: date, rate: float, missed: bool, complaint: str | None) -> list[Sentence]:
-        """Decide on an action, take it, and state it; then what is unchanged, and what might come next."""
-        before = {drug: taken.level for drug, taken in self.taken.items()}
+        """Decide on an action and state it; then what is unchanged, and what might come next."""
+        before = {drug: regimen.level for drug, regimen in self.taken.items()}
         out = self.change(day, rate, missed, complaint)
-        worth: Effectiveness = (
-            "effective" if rate == 0 else "partial" if rate < self.base else "ineffective"
-        )
-        for drug, taken in self.taken.items():
-            if before.get(drug) == taken.level:
+        worth: Effectiveness = "ineffective"
+        if rate == 0:
+            worth = "effective"
+        elif rate < self.base:
+            worth = "partial"
+        for drug, regimen in self.taken.items():
+            if before.get(drug) == regimen.level:
                 out.append(
                     self.medication(
                         "keep", day, drug, "continue", **self.dosing(drug), effectiveness=worth
@@ -277,24 +293,39 @@ class Course(Author):
         """At most one change: for a side effect first, else for seizures, else for want of them."""
         more = self.tried < len(self.order)
         if not self.taken:
-            drug = self.begin()
-            why = self.pick(
-                ["newly diagnosed epilepsy", "a second unprovoked event", "confirmed epilepsy"]
-            )
-            return [self.medication("start", day, drug, "start", **self.dosing(drug), why=why)]
+            return [self.first_drug(day)]
         if complaint:
-            taken = self.taken[complaint]
-            if taken.severe and more:
-                return [self.switched(day, complaint, "not tolerated", taken.effect)]
-            return [self.moved(day, complaint, -1, taken.effect)] if taken.level > 0 else []
+            return self.answer_complaint(day, complaint, more)
         if rate > 0 and not missed:
             return self.escalate(day, more)
         if rate == 0 and len(self.taken) > 1 and self.chance(0.3):
-            drug = next(d for d in self.taken if self.works is None or d != self.order[self.works])
-            del self.taken[drug]
-            self.stopped.append(drug)
-            why = "sustained good control"
-            return [self.medication("stop", day, drug, "stop", why=why, reason="seizure freedom")]
+            return [self.withdraw(day)]
+        return []
+
+    def first_drug(self, day: date) -> Sentence:
+        """Begin the first drug."""
+        drug = self.begin()
+        why = self.pick(
+            ["newly diagnosed epilepsy", "a second unprovoked event", "confirmed epilepsy"]
+        )
+        return self.medication("start", day, drug, "start", **self.dosing(drug), why=why)
+
+    def withdraw(self, day: date) -> Sentence:
+        """Stop the first drug that does not stop the seizures."""
+        effective = None if self.works is None else self.order[self.works]
+        drug = next(drug for drug in self.taken if drug != effective)
+        del self.taken[drug]
+        self.stopped.append(drug)
+        why = "sustained good control"
+        return self.medication("stop", day, drug, "stop", why=why, reason="seizure freedom")
+
+    def answer_complaint(self, day: date, drug: str, more: bool) -> list[Sentence]:
+        """Against a side effect: another drug if it is severe, else a lower dose."""
+        regimen = self.taken[drug]
+        if regimen.severe and more:
+            return [self.switched(day, drug, "not tolerated", regimen.effect)]
+        if regimen.level > 0:
+            return [self.moved(day, drug, -1, regimen.effect)]
         return []
 
     def escalate(self, day: date, more: bool) -> list[Sentence]:
@@ -331,13 +362,13 @@ class Course(Author):
         del self.taken[old]
         self.stopped.append(old)
         new = self.begin(level=1)
-        said: dict[str, Any] = {
+        details: dict[str, Any] = {
             "old_drug": old,
             "effectiveness": worth,
             "why": why,
             "reason": reason,
         }
-        return self.medication("switch", day, new, "switch", **self.dosing(new), **said)
+        return self.medication("switch", day, new, "switch", **self.dosing(new), **details)
 
     def history(
         self, day: date, rate: float, missed: bool, complaint: str | None
@@ -356,7 +387,7 @@ class Course(Author):
         return out
 
     def advice(self, p: float) -> list[Sentence]:
-        """How a note ends: what to do in case of a seizure, with probability `p`, and when to come back."""
+        """How a note ends: with probability `p` advice for a seizure, and when to come back."""
         slots = {"sz": self.seizures(self.kind), "one": self.seizure_of("one_kind")}
         warning = [self.sentence("sz_hypothetical", slots)] if self.chance(p) else []
         return [*warning, self.sentence("followup")]

@@ -172,4 +172,8 @@ def opening(dialogue: str) -> str:
     """
     patient_turns = [words for speaker, words in turns(dialogue) if speaker != "doctor"]
     first_turns = patient_turns[:OPENING_TURNS]
-    return max(first_turns, key=lambda words: len(words.split()), default="")
+    return max(first_turns, key=_n_words, default="")
+
+
+def _n_words(text: str) -> int:
+    return len(text.split())
