@@ -24,11 +24,13 @@ from bs4 import BeautifulSoup, NavigableString
 from bs4.dammit import EncodingDetector
 from pypdf.errors import FileNotDecryptedError
 
+from resources.settings import PublicError
+
 MAX_UNPACKED: Final = 300_000_000
 """Bytes that a Word document may have unpacked."""
 
 
-class FormatError(Exception):
+class FormatError(PublicError):
     """A document cannot be read; the message says why and what to do."""
 
 
