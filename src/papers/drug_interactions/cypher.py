@@ -1,15 +1,18 @@
-"""DrugRAG's retrieval (drug_interactions.md, Methods, B and C): a question becomes Cypher, and its rows become facts.
+"""DrugRAG's retrieval (drug_interactions.md, Methods, B and C): a question, its Cypher, its facts.
 
-A small model writes the statement after one example. One that fails or finds nothing goes back to it with the problem,
-then is relaxed by rule; if still nothing is found, the graph is searched for the names in the question.
+A small model writes the statement after one example. One that fails or finds nothing goes back to
+it with the problem, then is relaxed by rule; if still nothing is found, the graph is searched for
+the names in the question.
 """
 
+import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias
 
+from helpers.completions import Reply
 from helpers.graph import Graph, Row
 from helpers.llm import LLM, connect
 from papers.drug_interactions.corpora import CAUSES, INTERACTS, Fact
@@ -24,47 +27,59 @@ Step = Literal["first_try", "repaired", "simplified"]
 Prompt: TypeAlias = Callable[[str, str], list[dict[str, str]]]
 """What the model is asked, of the schema and the question."""
 
-MOST_FACTS = 10
-"""Names that a query may give to the answer, and facts of a keyword search (Methods, C: "top 10 results")."""
+MAX_FACTS = 10
+"""Names of a query and facts of a search that the answer sees (Methods, C: "top 10 results")."""
 
 INSTRUCTION = """You translate a question into one openCypher statement that reads this graph.
 
 {schema}
 
-Interactions have no direction: match them without an arrowhead. Names are in lower case; copy them exactly from the
-question. RETURN one column of names, called answer, and nothing else; for a yes-or-no question the name of the last
+Interactions have no direction: match them without an arrowhead. Names are in lower case; \
+copy them exactly from the
+question. RETURN one column of names, called answer, and nothing else; for a yes-or-no question \
+the name of the last
 node, if the match holds. Write the statement only."""
 
 
 def example_of(store: Store) -> tuple[str, str]:
-    """The paper's own example (Methods, B), with letters in the place of names and the graph's labels and types."""
+    """The paper's own example (Methods, B), with letters for names and the graph's labels."""
     drug, effect = store.labels["Drug"], store.labels["SideEffect"]
     return (
         "What adverse effects should be monitored when drug x is combined with drug y?",
-        f"MATCH (d1:{drug} {{name: 'drug x'}})-[:{store.types[INTERACTS]}]-(d2:{drug} {{name: 'drug y'}})"
+        f"MATCH (d1:{drug} {{name: 'drug x'}})-[:{store.types[INTERACTS]}]-"
+        f"(d2:{drug} {{name: 'drug y'}})"
         f"-[:{store.types[CAUSES]}]->(s:{effect}) RETURN DISTINCT s.name AS answer",
     )
 
 
-def is_right(asked: Asked, attempt: Attempt) -> bool:
+def is_right(question: Asked, attempt: Attempt) -> bool:
     """Whether a statement ran and returned exactly the right names (execution accuracy).
 
-    No rows are right for a no and for an unknown name; a statement that the server refuses is right for nothing.
+    No rows are right for a no and for an unknown name; a statement that the server refuses is
+    right for nothing.
     """
     ran = not attempt.problem or attempt.problem.startswith("No rows")
-    return ran and answer_of(asked.form, asked.parameters, attempt.returned) == asked.answer
+    return ran and _answers(question, attempt)
+
+
+def _answers(question: Asked, attempt: Attempt) -> bool:
+    return answer_of(question.form, question.parameters, attempt.returned) == question.answer
 
 
 @dataclass(frozen=True)
 class Retrieved:
-    """What DrugRAG took from the graph for one question: the steps with their statements, and facts.
+    """What DrugRAG took from the graph for one question.
 
-    The facts are the rows under their statement, or those of the search for names where no statement found any.
-
-    `cut` says that the last reply reached its limit of tokens, `seconds` are those that the model took to write.
+    Attributes:
+        attempts: The steps with their statements.
+        facts: The rows under their statement, or what the search for names found where no
+            statement found any.
+        cut: Whether the last reply reached its limit of tokens.
+        seconds: Time that the model took to write.
+        requests: Keys of its requests.
     """
 
-    tried: tuple[tuple[Step, Attempt], ...]
+    attempts: tuple[tuple[Step, Attempt], ...]
     facts: tuple[str, ...] = ()
     cut: bool = False
     seconds: float = 0.0
@@ -73,20 +88,24 @@ class Retrieved:
     @property
     def last(self) -> Attempt:
         """The statement whose rows count; it returned no names if it failed."""
-        return self.tried[-1][1]
+        return self.attempts[-1][1]
 
-    def step(self, asked: Asked) -> Step | None:
-        """The first step that gave what is right, if the last one has not found anything else; None if none did."""
-        if (
-            self.last.returned
-            and answer_of(asked.form, asked.parameters, self.last.returned) != asked.answer
-        ):
+    def step(self, question: Asked) -> Step | None:
+        """The first step that was right; None if there is none, or if the last one was wrong."""
+        if self.last.returned and not _answers(question, self.last):
             return None
-        return next((step for step, attempt in self.tried if is_right(asked, attempt)), None)
+        for step, attempt in self.attempts:
+            if is_right(question, attempt):
+                return step
+        return None
 
 
 def small_beside(large: LLM, name: str) -> tuple[LLM, str]:
-    """The model that writes Cypher, another one if it is named and served, else the large; and why it is the large."""
+    """Choose the model that writes Cypher.
+
+    Returns:
+        The named model if it is served, else the large one; and why it is the large one.
+    """
     if name in ("", large.endpoint.model):
         return large, "No second model was asked for; small_model names one."
     try:
@@ -98,118 +117,178 @@ def small_beside(large: LLM, name: str) -> tuple[LLM, str]:
 def cypher_prompt(
     schema: str, question: str, *, example: bool = True, store: Store = QUESTIONS
 ) -> list[dict[str, str]]:
-    """The schema and the example, which all questions share, then the question."""
-    return chat_messages(
-        INSTRUCTION.format(schema=schema), question, [example_of(store)] if example else []
-    )
+    """Build the prompt: schema and example, which all questions share, then the question.
+
+    Args:
+        schema: The graph in words.
+        question: The question in words.
+        example: Whether to show the paper's example.
+        store: Names of the graph in the database.
+    """
+    examples = [example_of(store)] if example else []
+    return chat_messages(INSTRUCTION.format(schema=schema), question, examples)
 
 
 def graphrag_prompt(schema: str, question: str) -> list[dict[str, str]]:
-    """What the Text2CypherRetriever of the package neo4j-graphrag asks a model, without examples."""
+    """Build the prompt of the Text2CypherRetriever of neo4j-graphrag, without examples."""
     from neo4j_graphrag.generation.prompts import Text2CypherTemplate  # noqa: PLC0415  # takes two seconds
 
-    asked = Text2CypherTemplate().format(schema=schema, examples="", query_text=question)
-    return user_message(asked)
+    text = Text2CypherTemplate().format(schema=schema, examples="", query_text=question)
+    return user_message(text)
 
 
 _ARROW = re.compile(r"<-(\[[^\]]*\])-|-(\[[^\]]*\])->")
-_BETWEEN = re.compile(r"-\[\s*(\w*)\s*(?::([\w|:` ]*))?([^\]]*)\]-|(?<=\))\s*(<?)--(>?)\s*(?=\()")
+_BARE_ARROW = re.compile(r"(?<=\))\s*(?:<--|-->)\s*(?=\()")
+_RELATIONSHIP = re.compile(
+    r"-\[\s*(?P<name>\w*)\s*(?::(?P<types>[\w|:` ]*))?(?P<rest>[^\]]*)\]-"
+    r"|(?<=\))\s*(?P<left><?)--(?P<right>>?)\s*(?=\()"
+)
 _LABEL = re.compile(r"(\(\s*\w*)\s*:\s*\w+")
 _NAME = re.compile(r"""'((?:\\.|[^'\\])*)'|"((?:\\.|[^"\\])*)\"""", re.DOTALL)
 _ESCAPED = re.compile(r"\\(['\"\\])")
 
 
 def bounded(cypher: str, store: Store, *, loose: bool = False) -> str:
-    """The statement with relationships of the store's types alone: other graphs in the database have the same names.
+    """Write a statement with relationships of the store's types alone.
 
-    A relationship without a type takes them all, and one with types of which the store has none matches nothing, as in
-    a database of the store's own; `loose`, it takes them all too.
+    Other graphs in the database have the same names. A relationship without a type takes all types
+    of the store.
+
+    Args:
+        cypher: The statement.
+        store: Names of the graph in the database.
+        loose: What becomes of a relationship whose types the store does not have: all types, or
+            else one that matches nothing, as in a database of the store's own.
     """
 
-    def between(match: re.Match[str]) -> str:
-        written = re.findall(r"\w+", match[2] or "")
-        own = [type for type in written if type in store.types.values()]
-        types = (
-            own
-            or ([] if loose else [f"unknown_{type}" for type in written])
-            or store.types.values()
-        )
-        return f"{match[4] or ''}-[{match[1] or ''}:{'|'.join(types)}{match[3] or ''}]-{match[5] or ''}"
+    def bound(match: re.Match[str]) -> str:
+        types = "|".join(_bounded_types(match["types"] or "", store, loose=loose))
+        relationship = f"-[{match['name'] or ''}:{types}{match['rest'] or ''}]-"
+        return f"{match['left'] or ''}{relationship}{match['right'] or ''}"
 
-    return _BETWEEN.sub(between, cypher)
+    return _RELATIONSHIP.sub(bound, cypher)
+
+
+def _bounded_types(written: str, store: Store, *, loose: bool) -> Iterable[str]:
+    names = re.findall(r"\w+", written)
+    known = [name for name in names if name in store.types.values()]
+    if known:
+        return known
+    if names and not loose:
+        return [f"unknown_{name}" for name in names]
+    return store.types.values()
 
 
 def relaxed(cypher: str, vocabulary: Vocabulary, store: Store) -> str:
-    """A statement without labels and directions, loosely `bounded`; each name as the graph spells one like it."""
+    """Write a statement without labels and directions, and each name as the graph spells it.
 
-    def spelled(match: re.Match[str]) -> str:
-        written = _ESCAPED.sub(r"\1", match[1] if match[1] is not None else match[2])
-        near = [
-            vocabulary.normalise(written, role)
-            for role in vocabulary.names
-            if vocabulary.names[role]
-        ]
-        best = min((n for n in near if n.name), key=lambda n: n.distance, default=None)
-        name = best.name if best and best.name else written
-        return "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-    undirected = re.sub(
-        r"(?<=\))\s*(?:<--|-->)\s*(?=\()", "--", _ARROW.sub(lambda m: f"-{m[1] or m[2]}-", cypher)
-    )
-    return _NAME.sub(spelled, _LABEL.sub(r"\1", bounded(undirected, store, loose=True)))
-
-
-def text_to_cypher(
-    llm: LLM,
-    graph: Graph,
-    content: KnowledgeGraph,
-    questions: Sequence[str],
-    *,
-    prompt: Prompt | None = None,
-    repairs: int = 1,
-    fallbacks: bool = True,
-    max_tokens: int = 96,
-    store: Store = QUESTIONS,
-) -> list[Retrieved]:
-    """The small model writes a statement for each question, which is run, repaired and relaxed; its rows are the facts.
-
-    `content` is what `store` holds; statements run read-only. `prompt` is `cypher_prompt` if it is None. One that fails
-    or finds nothing goes back to the model `repairs` times; `fallbacks` relax it then, and search for names at last.
+    Relationships are bounded loosely.
     """
-    schema, vocabulary = store.schema(content), names_of(content)
-    asking = prompt or partial(cypher_prompt, store=store)
-    prompts = [asking(schema, question) for question in questions]
-    found = []
-    within = partial(bounded, store=store)
-    written = write_and_run(
-        llm, graph, prompts, repairs=repairs, max_tokens=max_tokens, within=within
+    undirected = _BARE_ARROW.sub("--", _ARROW.sub(r"-\1\2-", cypher))
+    unlabelled = _LABEL.sub(r"\1", bounded(undirected, store, loose=True))
+    return _NAME.sub(lambda match: _spell(match, vocabulary), unlabelled)
+
+
+def _spell(match: re.Match[str], vocabulary: Vocabulary) -> str:
+    """A name in quotes, as the graph spells the nearest one."""
+    quoted = match[1] if match[1] is not None else match[2]
+    written = _ESCAPED.sub(r"\1", quoted)
+    name, distance = written, math.inf
+    for role in vocabulary.names:
+        near = vocabulary.normalise(written, role)
+        if near.name and near.distance < distance:
+            name, distance = near.name, near.distance
+    escaped = name.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+@dataclass(frozen=True)
+class TextToCypher:
+    """The small model writes a statement for each question; its rows are the facts.
+
+    Statements run read-only.
+
+    Attributes:
+        llm: The small model.
+        graph: The database.
+        content: What `store` holds there.
+        store: Names of the graph in the database.
+        prompt: Makes a prompt of schema and question; `cypher_prompt` if it is None.
+        repairs: How often a statement that fails or finds nothing goes back to the model.
+        fallbacks: Whether to relax a statement then, and to search for names at last.
+        max_tokens: Longest reply.
+    """
+
+    llm: LLM
+    graph: Graph
+    content: KnowledgeGraph
+    store: Store = QUESTIONS
+    prompt: Prompt | None = None
+    repairs: int = 1
+    fallbacks: bool = True
+    max_tokens: int = 96
+
+    def __call__(self, questions: Sequence[str]) -> list[Retrieved]:
+        """Retrieve facts for each question."""
+        vocabulary = names_of(self.content)
+        retrieved = []
+        for question, pairs in zip(questions, self._write(questions), strict=True):
+            attempts = _name_steps(pairs)
+            last = pairs[-1][0]
+            if self.fallbacks and last.problem and last.cypher:
+                last = run_statement(self.graph, relaxed(last.cypher, vocabulary, self.store))
+                attempts.append(("simplified", last))
+            facts = _row_facts(last)
+            if self.fallbacks and not facts:
+                facts = keyword_facts(self.content, vocabulary, question)
+            retrieved.append(_retrieved(attempts, facts, [reply for _, reply in pairs]))
+        return retrieved
+
+    def _write(self, questions: Sequence[str]) -> list[list[tuple[Attempt, Reply]]]:
+        schema = self.store.schema(self.content)
+        make_prompt = self.prompt or partial(cypher_prompt, store=self.store)
+        return write_and_run(
+            self.llm,
+            self.graph,
+            [make_prompt(schema, question) for question in questions],
+            repairs=self.repairs,
+            max_tokens=self.max_tokens,
+            within=partial(bounded, store=self.store),
+        )
+
+
+def _name_steps(pairs: Sequence[tuple[Attempt, Reply]]) -> list[tuple[Step, Attempt]]:
+    steps: list[tuple[Step, Attempt]] = []
+    for attempt, _ in pairs:
+        steps.append(("repaired" if steps else "first_try", attempt))
+    return steps
+
+
+def _row_facts(attempt: Attempt) -> list[str]:
+    """The rows as they are: a wrong statement misleads the answer, as in the paper's system."""
+    names = sorted(attempt.returned)
+    if not names:
+        return []
+    return [f"{attempt.cypher} returned {len(names)} rows:", *names[:MAX_FACTS]]
+
+
+def _retrieved(
+    attempts: Sequence[tuple[Step, Attempt]], facts: Sequence[str], replies: Sequence[Reply]
+) -> Retrieved:
+    return Retrieved(
+        tuple(attempts),
+        tuple(facts),
+        cut=replies[-1].status == "cut",
+        seconds=sum(reply.seconds for reply in replies),
+        requests=tuple(reply.key for reply in replies),
     )
-    for question, pairs in zip(questions, written, strict=True):
-        tried: list[tuple[Step, Attempt]] = [
-            ("repaired" if turn else "first_try", attempt)
-            for turn, (attempt, _) in enumerate(pairs)
-        ]
-        last, reply = pairs[-1]
-        if fallbacks and last.problem and last.cypher:
-            last = run_statement(graph, relaxed(last.cypher, vocabulary, store))
-            tried.append(("simplified", last))
-        # nothing is looked up, so that a wrong statement misleads the answer as it would in the paper's system
-        names = sorted(last.returned)
-        facts = [f"{last.cypher} returned {len(names)} rows:", *names[:MOST_FACTS]] if names else []
-        if fallbacks and not facts:
-            facts = keyword_facts(content, vocabulary, question)
-        seconds = sum(reply.seconds for _, reply in pairs)
-        keys = tuple(reply.key for _, reply in pairs)
-        found.append(Retrieved(tuple(tried), tuple(facts), reply.status == "cut", seconds, keys))
-    return found
 
 
 def names_of(content: KnowledgeGraph) -> Vocabulary:
     """The names of a graph, by what they are: drug or effect."""
-    return Vocabulary.by_role(
-        drug=(n for n, label in content.nodes.items() if label == "Drug"),
-        effect=(n for n, label in content.nodes.items() if label == "SideEffect"),
-    )
+    drugs = [name for name, label in content.nodes.items() if label == "Drug"]
+    effects = [name for name, label in content.nodes.items() if label == "SideEffect"]
+    return Vocabulary.by_role(drug=drugs, effect=effects)
 
 
 def sentence(stated: Fact) -> str:
@@ -219,24 +298,46 @@ def sentence(stated: Fact) -> str:
 
 
 def keyword_facts(
-    content: KnowledgeGraph, vocabulary: Vocabulary, question: str, most: int | None = MOST_FACTS
+    content: KnowledgeGraph,
+    vocabulary: Vocabulary,
+    question: str,
+    max_facts: int | None = MAX_FACTS,
 ) -> list[str]:
-    """The first `most` facts about a question's names: those of two of them first, then those most often stated."""
-    names = {name for of_role in vocabulary.link(question).values() for name in of_role}
-    about = [f for f in content.edges if not names.isdisjoint((f.start, f.end))]
-    order = sorted(
-        about, key=lambda f: (-len(names.intersection((f.start, f.end))), -len(content.edges[f]), f)
-    )
-    return [sentence(f) for f in order[:most]]
+    """Find facts about a question's names.
+
+    Those about two of them come first, then those that are stated most often.
+
+    Args:
+        content: The graph.
+        vocabulary: Its names.
+        question: The question in words.
+        max_facts: How many; None for all.
+    """
+    names: set[str] = set()
+    for role_names in vocabulary.link(question).values():
+        names.update(role_names)
+
+    def order(fact: Fact) -> tuple[int, int, Fact]:
+        return -len(names & {fact.start, fact.end}), -len(content.edges[fact]), fact
+
+    about = [fact for fact in content.edges if names & {fact.start, fact.end}]
+    return [sentence(fact) for fact in sorted(about, key=order)[:max_facts]]
 
 
 def right_query(
     graph: Graph, questions: Sequence[Asked], names: Mapping[str, str]
 ) -> list[frozenset[str]]:
-    """What the query of each question's form returns from `QUESTIONS`, with `names` in place of names; no model."""
-    found = []
+    """Run the query of each question's form on `QUESTIONS`, without a model.
+
+    Args:
+        graph: The database.
+        questions: What is asked.
+        names: Names to use in place of others.
+    """
+    answers = []
     for question in questions:
         parameters: Row = {key: names.get(name, name) for key, name in question.parameters.items()}
         rows = graph.read_untrusted(question.form.cypher, **parameters).rows
-        found.append(frozenset(str(row["answer"]) for row in rows))
-    return found
+        returned = [str(row["answer"]) for row in rows]
+        answers.append(frozenset(returned))
+    return answers

@@ -106,7 +106,7 @@ def statement(questions: Sequence[Asked], retrieved: Sequence[Retrieved]) -> lis
         measures = {
             **{step: step == right for step in ("first_try", "repaired", "simplified")},
             "right": right is not None,
-            "first_statement": is_right(question, r.tried[0][1]),
+            "first_statement": is_right(question, r.attempts[0][1]),
             "seconds": r.seconds,
         }
         rows.append(
