@@ -29,7 +29,7 @@ from evaluation.outcomes import Outcomes
 from evaluation.records import Finding, load
 from helpers.llm import Usage
 from helpers.requests import Row, plain, request_key, write as write_requests
-from publish import book, pictures, pieces, viewer
+from publish import book, pictures, pieces, site_check, staged_notebooks, viewer
 from publish.chapters import Chapter
 from publish.pages import Pages
 from resources.datasets import Located
@@ -338,7 +338,7 @@ def test_a_built_site_is_searched_for_what_a_reader_would_trip_over(tmp_path: Pa
         '<a href="https://example.org">fine</a><a href="a.html#nowhere">x</a>',
         encoding="utf-8",
     )
-    assert sorted(book.check_site(tmp_path)) == [
+    assert sorted(site_check.check_site(tmp_path)) == [
         "a.html: b.html#there names a place that its page does not have",
         "b.html: 1 images have no alternative text",
         "b.html: a.html#nowhere names a place that its page does not have",
@@ -438,7 +438,7 @@ def test_a_sentence_that_a_cell_ends_with_is_shown_without_pythons_quotes(
     made["cells"][2]["outputs"] = [
         {"output_type": "execute_result", "metadata": {}, "data": {"text/plain": [text]}}
     ]
-    staged = book._staged(write(tmp_path / "a.ipynb", made), "", None)
+    staged = staged_notebooks.StagedNotebook(write(tmp_path / "a.ipynb", made)).content()
     data = [
         output["data"] for cell in json.loads(staged)["cells"] for output in cell.get("outputs", ())
     ]
@@ -467,7 +467,7 @@ def test_code_that_shows_nothing_shares_a_box_with_the_code_after_it() -> None:
         code("f"),
         hidden,
     ]
-    joined = list(book._joined(cells))
+    joined = list(staged_notebooks.join_cells(cells))
     assert [cell["source"] for cell in joined] == ["a\n\nb\n\nc", "d", "text", "e\n\nf"]
     assert joined[0]["outputs"] == ["shown"]
 
@@ -484,7 +484,7 @@ def test_a_misspelt_id_in_a_page_is_an_error_that_names_the_page_and_the_nearest
     empty: Project,
 ) -> None:
     with (empty.root / "book" / "index.md").open("a", encoding="utf-8") as file:
-        file.write('\n{{ asked("side_effects.table1.graphrag.acuracy") }}\n')
+        file.write('\n{{ n_questions("side_effects.table1.graphrag.acuracy") }}\n')
     error = empty.refused()
     assert "book/index.md" in error
     assert "side_effects.table1.graphrag.accuracy" in error

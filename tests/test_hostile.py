@@ -61,13 +61,13 @@ from papers.side_effects import ask as ask_graph
 from publish import (
     advice as advice_page,
     board_tables,
-    book,
     chapters,
     methods,
     pages,
     pieces,
     run_pages,
     scoreboard,
+    staged_notebooks,
     viewer,
 )
 from rag.names import Normalised
@@ -526,7 +526,7 @@ def written(made: pages.Pages) -> dict[str, str]:
     """What each function of the pages gives, and the beginning of the staged notebook, as HTML of the book."""
     one = "side_effects.table1.graphrag.accuracy"
     asked = {
-        "asked": [one],
+        "n_questions": [one],
         "printed": [one],
         "value": [one],
         "verdict": ["agrees"],
@@ -544,7 +544,7 @@ def written(made: pages.Pages) -> dict[str, str]:
     chapter = made.chapters[0]
     assert chapter.record
     given |= {"scoreboard": made.scoreboard("side_effects"), "ledger": made.ledger("side_effects")}
-    cells = json.loads(dict(book._notebooks(chapter))[CHAPTER])["cells"]
+    cells = json.loads(dict(staged_notebooks.staged_notebooks(chapter))[CHAPTER])["cells"]
     # what is within the directive is Markdown too
     given["staged"] = re.sub(
         r"(?m)^:(::|class:).*\n?", "", "\n\n".join(cell["source"] for cell in cells[:2])

@@ -20,8 +20,8 @@ from publish import viewer
 from publish.advice import Advice
 from publish.chapters import Chapter
 from publish.methods import Task, TaskResult, compare_methods, tasks
-from publish.pages import Pages
-from publish.run_pages import checked
+from publish.pages import ChapterAnswers, Pages
+from publish.run_pages import audit_chapter
 from resources.settings import NOTEBOOKS
 
 CHAPTER = "01_side_effects_forward"
@@ -248,7 +248,7 @@ def test_the_audit_of_a_chapter_shows_what_its_rows_hide(
         tmp_path / "answers" / "laptop" / CHAPTER, Outcomes(labelled).frame, licence="CC0-1.0"
     )
     page = Pages([chapter])
-    vars(page)["_read"] = {CHAPTER: ({}, [], checked(chapter))}
+    vars(page)["_read"] = {CHAPTER: ChapterAnswers({}, {}, [], audit_chapter(chapter))}
     shown = page.audited()
     assert "found in 1 of 1" in shown
     assert "against the commonest label" in shown
@@ -261,4 +261,4 @@ def test_the_audit_of_a_chapter_shows_what_its_rows_hide(
     folder = tmp_path / "answers" / "laptop" / CHAPTER
     answers.write(folder, Outcomes(labelled).frame, licence="not for others", withheld=True)
     viewer._rows.cache_clear()
-    assert "texts withheld" in checked(chapter)[0].values()
+    assert "texts withheld" in audit_chapter(chapter).verdicts.values()

@@ -19,7 +19,7 @@ from evaluation.outcomes import Outcomes
 from evaluation.published import published
 from helpers import requests
 from helpers.requests import StoreError
-from publish import book
+from publish.staged_notebooks import StagedNotebook
 from resources.env_file import model_run_name
 from resources.settings import run_name, settings
 
@@ -259,7 +259,7 @@ def test_a_staged_notebook_has_the_columns_and_not_what_they_were_made_of(two_mo
             True,
         ),
     ):
-        staged = book._staged(path, "", None, columns=columns)
+        staged = StagedNotebook(path, make_table=columns).content()
         assert SCORES not in staged
         assert ("other/7B" in staged) == expected
 

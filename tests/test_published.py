@@ -11,7 +11,7 @@ import pytest
 
 from evaluation import published, records
 from evaluation.published import Number
-from publish import pages, scoreboard
+from publish import board_pages, scoreboard
 from resources import registry
 from resources.settings import NOTEBOOKS, RESULTS
 
@@ -221,7 +221,9 @@ def test_a_wide_interval_is_one_of_the_exceptions_that_how_to_read_names():
 def test_every_notebook_names_a_paper_of_the_book():
     notebooks = sorted(NOTEBOOKS.glob("*.ipynb"))
     assert notebooks
-    assert [path.stem for path in notebooks if published.paper_of(path) not in pages.PAPERS] == []
+    assert [
+        path.stem for path in notebooks if published.paper_of(path) not in board_pages.PAPERS
+    ] == []
 
 
 def test_a_contradiction_names_numbers_that_are_there():

@@ -26,12 +26,7 @@ READABLE_PACKAGES: tuple[str, ...] = (
     "papers/clinical_notes",
     "papers/qa_rag",
     "papers/side_effects",
-    "publish/dependencies.py",
-    "publish/freshness.py",
-    "publish/kernel.py",
-    "publish/run.py",
-    "publish/schedule.py",
-    "publish/serving.py",
+    "publish",
 )
 """Folders and modules of `src` that meet the limits, such as `rag` and `papers/qa_rag`.
 

@@ -12,8 +12,8 @@ from test_book import CHAPTER, notebook, save_record, write
 from evaluation import records
 from evaluation.records import TESTED, Verdict
 from evaluation.verdicts import verdict_label
-from publish import book
 from publish.chapters import Chapter
+from publish.staged_notebooks import staged_notebooks
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -71,6 +71,6 @@ def test_a_chapter_says_whether_its_data_are_real(
     run = records.load(save_record(tmp_path / "record.json", "laptop", sample=False))
     path = write(tmp_path / f"{CHAPTER}.ipynb", notebook())
     chapter = Chapter(CHAPTER, origin, path, run.model_copy(update={"synthetic": synthetic}))
-    [(_, staged)] = book._notebooks(chapter)
+    [(_, staged)] = staged_notebooks(chapter)
     assert ("on synthetic data" in staged) == synthetic
     assert ("on real data" in staged) == (not synthetic)

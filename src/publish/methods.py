@@ -48,8 +48,9 @@ def tasks() -> list[Task]:
 
 @dataclass(frozen=True)
 class Method:
-    """An arm with its model, which is empty unless it `asks` one, as its rows show by naming requests.
+    """An arm with its model, which is empty unless it `asks` one.
 
+    Its rows show that it asks one by naming requests.
     Its score is on the questions that all arms answered. What is not known is None: tokens of a
     question, the median of the seconds of questions asked one at a time, and `prepared`, the
     seconds before the first question.

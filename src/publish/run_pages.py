@@ -1,9 +1,11 @@
-"""What the book's pages say of the runs: what was read, asked and spent, and what pages quote of them."""
+"""What the book's pages say of the runs: what was read, asked and spent, and what they quote."""
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from html import unescape
+from pathlib import Path
 from typing import Any, Final
 
 from evaluation import audit, figures
@@ -19,11 +21,18 @@ from resources.parameters import read_notebook
 from resources.registry import registry
 from resources.settings import RESULTS, ROOT, Settings
 
-QUICK: Final = 10_000  # tokens a second, in and out, by which the page on scale counts a server that was not measured
+QUICK: Final = 10_000
+"""Tokens a second, in and out, of a fast server, which was not measured."""
 ORIGINS: Final = {"yours": "your run", "reference": "reference run", "none": "not run yet"}
-Checked = tuple[
-    dict[str, str], list[dict[str, Any]]
-]  # verdicts of a chapter by check, and what was found
+
+
+@dataclass(frozen=True)
+class ChapterAudit:
+    """What the audit says of a chapter, as rows of tables."""
+
+    verdicts: dict[str, str]
+    """The verdict of each check."""
+    findings: list[dict[str, Any]]
 
 
 class RunPages:
@@ -47,20 +56,15 @@ class RunPages:
                 }
                 rows.append(sample | {"Shown": "beside it"} | _run_columns(chapter.beside[1]))
             if chapter.failed:
-                errors = (
-                    f"{output['ename']}: {output['evalue']}".splitlines()[0][:200]
-                    for cell in read_notebook(chapter.failed)["cells"]
-                    for output in cell.get("outputs", ())
-                    if output["output_type"] == "error"
-                )
-                why = f"last run failed: {next(errors, 'it left no run record')}"
+                why = f"last run failed: {_first_error(chapter.failed)}"
                 rows.append(common | {"Shown": why} | _run_columns(None))
         return table(rows, "Notebooks, and the run of each that is shown")
 
     def software(self) -> str:
         """Python, machine, engines and packages of the runs that are shown."""
         facts: dict[str, dict[str, None]] = {}
-        for machine in (record.provenance for record in self._records):
+        for record in self._records:
+            machine = record.provenance
             processor = f"{machine.cpu}, {machine.cores} cores, {machine.memory_gb:g} GB"
             stated = {
                 "Python": machine.python,
@@ -75,21 +79,23 @@ class RunPages:
     def models(self) -> str:
         """The models that answered, with engine and digest."""
         licences = {entry.sha256: entry.licence for entry in registry().values()}
-        rows = {
-            (model.name, model.role, model.sha256): {
-                "Model": model.name,
-                "Role": model.role,
-                "Engine": f"{model.engine} {model.version}",
-                "Licence": licences.get(model.sha256 or "", ""),
-                "SHA-256": digits(model.sha256) if model.sha256 else "",
-            }
-            for record in self._records
-            for model in record.provenance.models
-        }
+        rows = {}
+        for record in self._records:
+            for model in record.provenance.models:
+                rows[model.name, model.role, model.sha256] = {
+                    "Model": model.name,
+                    "Role": model.role,
+                    "Engine": f"{model.engine} {model.version}",
+                    "Licence": licences.get(model.sha256 or "", ""),
+                    "SHA-256": digits(model.sha256) if model.sha256 else "",
+                }
         return table([*rows.values()], "Models and engines of the runs shown")
 
     def sources(self) -> str:
-        """Where the registry's data come from: one row for each place, with its licence and what to cite."""
+        """Say where the registry's data come from.
+
+        There is a row for each place, with its licence and what to cite.
+        """
         groups: dict[tuple[str, str, str], list[int]] = {}
         for entry in registry().values():
             if entry.kind == "data":
@@ -109,20 +115,21 @@ class RunPages:
         return table(rows, "Sources of the data")
 
     def data(self) -> str:
-        """The data files that the runs shown have read, or all of the registry if there is no run."""
-        read = {used.name: used for record in self._records for used in record.provenance.data}
-        rows = [
-            {
-                "File": escape(entry.name)
-                + fine_print(entry.what)
-                + Markup("<br>")
-                + digits(entry.digest),
+        """Return the data files that the runs shown have read, all if there is no run."""
+        sources: dict[str, str] = {}
+        for record in self._records:
+            sources |= {file.name: file.source for file in record.provenance.data}
+        rows = []
+        for entry in registry().values():
+            if entry.kind != "data" or (sources and entry.name not in sources):
+                continue
+            name = escape(entry.name) + fine_print(entry.what)
+            row = {
+                "File": name + Markup("<br>") + digits(entry.digest),
                 "Bytes": entry.size or "?",
-                "Source": read[entry.name].source if entry.name in read else "not read yet",
+                "Source": sources.get(entry.name, "not read yet"),
             }
-            for entry in registry().values()
-            if entry.kind == "data" and (entry.name in read or not read)
-        ]
+            rows.append(row)
         return table(rows, "Data files, each with its SHA-256 or git's digest")
 
     def parameters(self) -> str:
@@ -149,12 +156,13 @@ class RunPages:
             }
             for kind, n in found["classes"].items()
         ]
-        made = found["versions"]
-        where = f"Python {made['python']}, {made['platform']}, commit {(made['commit'] or 'unknown')[:10]}"
-        return table(
-            rows,
-            f"Faults and bad inputs, seed {found['seed']}; {where}, {found['minutes']:.0f} min",
+        versions = found["versions"]
+        commit = (versions["commit"] or "unknown")[:10]
+        where = f"Python {versions['python']}, {versions['platform']}, commit {commit}"
+        caption = (
+            f"Faults and bad inputs, seed {found['seed']}; {where}, {found['minutes']:.0f} min"
         )
+        return table(rows, caption)
 
     def benchmarks(self) -> str:
         """What `make bench` measured last, and where."""
@@ -168,43 +176,33 @@ class RunPages:
 
     def settings_table(self) -> str:
         """Every setting with its default and its meaning, from the class that reads them."""
-        rows, schema = [], Settings.model_json_schema()["properties"]
+        rows = []
+        schema = Settings.model_json_schema()["properties"]
         for name, field in Settings.model_fields.items():
             variable = Markup("<code>{}</code>").format(name.upper())
-            meaning = "; ".join(
-                part
-                for part in (field.description, " | ".join(schema[name].get("enum", ())))
-                if part
-            )
+            choices = " | ".join(schema[name].get("enum", ()))
+            meaning = "; ".join(part for part in (field.description, choices) if part)
             default = "unset" if field.default is None else str(field.default)
             rows.append({"Variable": variable, "Default": default, "Meaning": meaning})
         return table(rows, "Environment variables, or lines of .env")
 
     def launch_links(self) -> str:
         """Where the buttons of this build lead, in a sentence."""
-        if url := repository_url():
-            return f"The rocket above a notebook opens it from [{url.removeprefix('https://')}]({url})."
-        mend = "name one in `CITATION.cff` (`repository-code`) or by `REPOSITORY_URL`"
-        return f"This build knows no public address of the project, so its pages have no launch buttons: {mend}."
+        url = repository_url()
+        if url:
+            name = url.removeprefix("https://")
+            return f"The rocket above a notebook opens it from [{name}]({url})."
+        return (
+            "This build knows no public address of the project, so its pages have no launch "
+            "buttons: name one in `CITATION.cff` (`repository-code`) or by `REPOSITORY_URL`."
+        )
 
     def costs(self) -> str:
-        """Requests, tokens and time of each notebook shown that asks a language model, as if nothing were stored."""
-        rows = []
-        for record in self._records:
-            tokens, seconds = record.provenance.tokens, record.asking_seconds
-            if both := tokens["prompt"] + tokens["generated"]:
-                row = {
-                    "Notebook": link_to(
-                        record.notebook, Markup("_<wbr>").join(record.notebook.split("_"))
-                    ),
-                    "Requests": f"{tokens['requests']:,}",
-                    "Tokens in": f"{tokens['prompt']:,}",
-                    "Tokens out": f"{tokens['generated']:,}",
-                    "Tokens a second": f"{both / seconds:,.0f}" if seconds else "\N{EN DASH}",
-                    "Took": duration(max(record.took, seconds)),
-                    "Fast server": duration(both / QUICK),
-                }
-                rows.append(row)
+        """Return requests, tokens and time of each notebook shown that asks a language model.
+
+        They are counted as if nothing were stored.
+        """
+        rows = [_cost_row(record) for record in self._records if _tokens_of(record)]
         return table(
             rows,
             f"Requests to the language model; fast server: {QUICK:,} tokens a second, in and out",
@@ -214,65 +212,121 @@ class RunPages:
         """A file of the project, to be shown in a block of code."""
         return (ROOT / path).read_text(encoding="utf-8").rstrip()
 
-    def evidence(self, id: str, kind: Basis, verdict: Verdict) -> str:
-        """A claim, which must be declared, with its evidence as a paragraph; empty if no run shown gave it."""
-        claim = published(id.partition(".")[0]).claim(id)
+    def evidence(self, claim_id: str, kind: Basis, verdict: Verdict) -> str:
+        """Return a claim with its evidence as a paragraph; empty if no run shown gave it.
+
+        Args:
+            claim_id: A declared claim.
+            kind: What the evidence is from.
+            verdict: What the run must have said of the claim.
+        """
+        claim = published(claim_id.partition(".")[0]).claim(claim_id)
         for record in self._records:
-            for one in () if record.sample else record.claims:
-                if (one.id, one.kind, one.verdict) == (claim.id, kind, verdict):
-                    return f"*{figures.inline(claim.text)}* {figures.inline(f'{one.why} {claim.note}'.rstrip())}"
+            if record.sample:
+                continue
+            for decision in record.claims:
+                if (decision.id, decision.kind, decision.verdict) == (claim.id, kind, verdict):
+                    reason = f"{decision.why} {claim.note}".rstrip()
+                    return f"*{figures.inline(claim.text)}* {figures.inline(reason)}"
         return ""
 
     def exhibit(self, notebook: str, beginning: str) -> str:
-        """The figure or table of a chapter whose caption begins so; empty if the run that is shown has none."""
-        shown = (
-            of for of in self.chapters if of.name == notebook and of.record and not of.record.sample
-        )
-        for cell in (
-            cell for chapter in shown for cell in read_notebook(chapter.notebook)["cells"]
-        ):
-            for output in cell.get("outputs", ()):
+        """Return the figure or table of a chapter whose caption begins so.
+
+        It is empty if the run that is shown has none.
+        """
+        for chapter in self.chapters:
+            if chapter.name != notebook or not chapter.record or chapter.record.sample:
+                continue
+            for output in _outputs(chapter.notebook):
                 html = "".join(output.get("data", {}).get("text/html", ""))
-                caption = re.search(r"<(figcaption|caption)>(.*?)</\1>", html, re.DOTALL)
-                if caption and unescape(Markup(caption[2]).striptags()).startswith(beginning):
+                if _caption(html).startswith(beginning):
                     return re.sub(r"\s*\n\s*", " ", html)
         return ""
 
 
-def checked(chapter: Chapter) -> Checked:
-    """What the audit says of the rows of a chapter that has answers."""
-    rows = viewer.rows(chapter)[0]
-    told = audit.audit(
-        Outcomes(rows, labels=chapter.record.arms if chapter.record else None, draws=audit.DRAWS),
-        max_groups=2,
-    )
-    words = told.verdict.str.partition(":")[0]
+def audit_chapter(chapter: Chapter) -> ChapterAudit:
+    """Return what the audit says of the rows of a chapter that has answers."""
+    rows, _ = viewer.rows(chapter)
+    labels = chapter.record.arms if chapter.record else None
+    outcomes = Outcomes(rows, labels=labels, draws=audit.DRAWS)
+    checks = audit.audit(outcomes, max_groups=2)
+    words = checks.verdict.str.partition(":")[0]
     if rows.question.isna().all():
-        words = words.mask(
-            told.verdict.str.contains("needs (?:question|predicted)"), "texts withheld"
-        )
-    found = told[words.str.startswith("found")].drop(columns="verdict").to_dict("records")
-    words, named = (
-        words.replace({"not applicable": "", "not found": "no"}),
-        link_to(chapter.name, chapter.name),
-    )
-    verdicts = {"chapter": named, **dict(zip(told.check, words, strict=True))}
-    return verdicts, [
-        {"chapter": named, **{str(name): of for name, of in row.items()}} for row in found
-    ]
+        needs_texts = checks.verdict.str.contains("needs (?:question|predicted)")
+        words = words.mask(needs_texts, "texts withheld")
+    is_found = words.str.startswith("found")
+    found = checks[is_found].drop(columns="verdict").to_dict("records")
+    words = words.replace({"not applicable": "", "not found": "no"})
+    link = link_to(chapter.name, chapter.name)
+    verdicts = {"chapter": link, **dict(zip(checks.check, words, strict=True))}
+    findings = []
+    for row in found:
+        findings.append({"chapter": link} | {str(name): value for name, value in row.items()})
+    return ChapterAudit(verdicts, findings)
+
+
+def _outputs(notebook: Path) -> Iterator[dict[str, Any]]:
+    """Yield what the cells of a notebook show."""
+    for cell in read_notebook(notebook)["cells"]:
+        yield from cell.get("outputs", ())
+
+
+def _first_error(notebook: Path) -> str:
+    """Return the first line of the error that a notebook ended in."""
+    for output in _outputs(notebook):
+        if output["output_type"] == "error":
+            return f"{output['ename']}: {output['evalue']}".splitlines()[0][:200]
+    return "it left no run record"
+
+
+def _caption(html: str) -> str:
+    """Return the caption of a figure or table, "" if it has none."""
+    match = re.search(r"<(figcaption|caption)>(.*?)</\1>", html, re.DOTALL)
+    return unescape(Markup(match[2]).striptags()) if match else ""
+
+
+def _tokens_of(record: Record) -> int:
+    """Return the tokens of a run, in and out."""
+    tokens = record.provenance.tokens
+    return tokens["prompt"] + tokens["generated"]
+
+
+def _cost_row(record: Record) -> dict[str, Any]:
+    """Return what a run asked, and how long that took."""
+    tokens = record.provenance.tokens
+    n_tokens = _tokens_of(record)
+    seconds = record.asking_seconds
+    title = Markup("_<wbr>").join(record.notebook.split("_"))
+    return {
+        "Notebook": link_to(record.notebook, title),
+        "Requests": f"{tokens['requests']:,}",
+        "Tokens in": f"{tokens['prompt']:,}",
+        "Tokens out": f"{tokens['generated']:,}",
+        "Tokens a second": f"{n_tokens / seconds:,.0f}" if seconds else "\N{EN DASH}",
+        "Took": duration(max(record.took, seconds)),
+        "Fast server": duration(n_tokens / QUICK),
+    }
 
 
 def _run_columns(record: Record | None) -> dict[str, str]:
+    """Return which run a record is of; empty cells without one."""
     if record is None:
         return dict.fromkeys(("Profile", "Data", "Model", "Date", "Commit", "Took"), "")
     machine = record.provenance
+    commit = "unknown"
+    if machine.commit:
+        commit = f"{machine.commit[:10]}{' with changes' * bool(machine.dirty)}"
+    data = "real"
+    if record.sample:
+        data = "SAMPLE"
+    elif record.synthetic:
+        data = "synthetic"
     return {
         "Profile": record.profile,
-        "Data": "SAMPLE" if record.sample else "synthetic" if record.synthetic else "real",
+        "Data": data,
         "Model": ", ".join(answering(record)),
         "Date": f"{record.created:%Y-%m-%d}",
-        "Commit": f"{machine.commit[:10]}{' with changes' * bool(machine.dirty)}"
-        if machine.commit
-        else "unknown",
+        "Commit": commit,
         "Took": duration(record.took),
     }

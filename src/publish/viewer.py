@@ -286,6 +286,7 @@ def _answer(row: Mapping[str, Any], prompts: Mapping[str, Row], graded: set[str]
     if main_measure in graded:
         mark = texts[main_measure]
     asked_prompts = [prompts[key].prompt for key in row["requests"] if key in prompts]
+    other_texts = [text for name, text in texts.items() if name not in INTERNAL]
     return {
         "arm": row["arm"],
         "model": row["model"],
@@ -295,7 +296,7 @@ def _answer(row: Mapping[str, Any], prompts: Mapping[str, Row], graded: set[str]
         "score": score,
         "mark": mark,
         "flags": _flags(row),
-        "measures": [text for name, text in texts.items() if name not in INTERNAL],
+        "measures": other_texts,
         "found": _ranked_items(row),
         "asked": [_messages(prompt) for prompt in asked_prompts],
     }

@@ -1,0 +1,246 @@
+"""What the book's pages say of printed numbers and claims over all papers."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Final
+
+import pandas as pd
+
+from evaluation import figures
+from evaluation.published import Kind
+from evaluation.records import CLOSED, TESTED, UNTESTED
+from publish import pictures, pieces
+from publish.chapters import PageError, shown_profile
+from publish.pieces import ACROSS, Measured, spaced
+from publish.run_pages import RunPages
+from publish.scoreboard import ledger, scoreboard
+
+PAPERS: Final = {
+    "side_effects": ("drug side effects", "nygren2025side"),
+    "drug_interactions": ("drug interactions", "mohamed_drugrag"),
+    "biomedrag": ("extraction and classification", "li2024biomedrag"),
+    "clinical_notes": ("notes on neurological patients", "clinicalnotes"),
+    "qa_rag": ("regulatory guidance", "kim2024qarag"),
+    ACROSS: ("this book's own questions, across the papers", ""),
+}
+"""Subject of each paper and its key in `book/references.bib`, in the order of the book."""
+OUTCOMES: Final = (*TESTED, "not tested")
+
+
+def subject_of(paper: str) -> str:
+    """Return the subject of a paper, "" if it has none."""
+    return PAPERS.get(paper, ("", ""))[0]
+
+
+def _in_order(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows by paper, in the order of `PAPERS`, others last; within a paper as they were."""
+    positions = {paper: i for i, paper in enumerate(PAPERS)}
+    by_position = rows["paper"].map(positions).fillna(len(positions))
+    order = by_position.argsort(kind="stable")
+    return rows.iloc[order].reset_index(drop=True)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A printed number in a picture, with what became of it."""
+
+    label: str
+    colour: str
+    rescored: Measured
+    rerun: Measured
+
+    def row(self) -> dict[str, Any]:
+        """Return the values that the picture draws."""
+        row: dict[str, Any] = {
+            "label": self.label,
+            "colour": self.colour,
+            "printed": self.rerun.number.value,
+        }
+        for kind, cell in (("rescored", self.rescored), ("rerun", self.rerun)):
+            is_available = cell.is_available
+            row[kind] = cell.row[cell.group] if is_available else None
+            row[f"{kind}_low"] = cell["low"] if is_available else None
+            row[f"{kind}_high"] = cell["high"] if is_available else None
+        return row
+
+    def words(self) -> str:
+        """Say what the picture shows of the number."""
+        return (
+            f"{self.label}: printed {spaced(self.rerun.number.printed)}, "
+            f"rescored {self.rescored.text()}, rerun {self.rerun.text()}"
+        )
+
+
+class BoardPages(RunPages):
+    """What the pages say of the scoreboard and the ledger; templates call the functions."""
+
+    @cached_property
+    def board(self) -> pd.DataFrame:
+        """The scoreboard of the profile that is shown, the papers in the order of the book."""
+        return _in_order(scoreboard(profile=shown_profile()))
+
+    @cached_property
+    def claims(self) -> pd.DataFrame:
+        """The ledger of the profile that is shown, the papers in the order of the book."""
+        return _in_order(ledger(profile=shown_profile()))
+
+    @cached_property
+    def _rows(self) -> dict[str, dict[str, Any]]:
+        """The rows of the scoreboard by their number's id."""
+        rows = {}
+        for row in self.board.to_dict("records"):
+            rows[str(row["id"])] = {str(key): item for key, item in row.items()}
+        return rows
+
+    def _measured(self, number_id: str, kind: Kind) -> Measured:
+        row = self._rows[number_id]
+        group = row["shown"] if kind == "rerun" else kind
+        return Measured(pieces.number_of(number_id), row, group)
+
+    def n_questions(self, number_id: str) -> str:
+        """Return how many questions a printed number was measured on."""
+        return figures.number(pieces.number_of(number_id).n, "count")
+
+    def drawn(self, prefix: str, column: str, *, narrow: bool = False) -> figures.Picture:
+        """Draw one column of a paper's table: printed, rescored and rerun of each arm.
+
+        Args:
+            prefix: Beginning of the numbers' ids.
+            column: End of the numbers' ids.
+            narrow: Whether the picture is for a phone.
+
+        Raises:
+            PageError: No number has such an id.
+        """
+        bars = []
+        for number_id in self._rows:
+            if number_id.startswith(f"{prefix}.") and number_id.endswith(f".{column}"):
+                bars.append(self._bar(number_id))
+        if not bars:
+            raise PageError(
+                f"No printed number begins with {prefix} and ends with {column}; "
+                "see data/published."
+            )
+        frame = pd.DataFrame([bar.row() for bar in bars])
+        alt = "; ".join(bar.words() for bar in bars)
+        caption = _picture_caption(bars, frame)
+        figures.use_style()
+        picture = pictures.scoreboard_picture(frame, narrow=narrow)
+        return figures.figure(picture, alt=f"{alt}.", caption=caption)
+
+    def _bar(self, number_id: str) -> Bar:
+        rescored = self._measured(number_id, "rescored")
+        rerun = self._measured(number_id, "rerun")
+        arm = number_id.split(".")[2]
+        label, colour = figures.ARMS.get(arm, (rerun.number.row, "#808080"))
+        return Bar(label, colour, rescored, rerun)
+
+    def picture(self, prefix: str, column: str) -> str:
+        """Return what `drawn` draws, for wide screens and for narrow ones."""
+        return pieces.for_screens(partial(self.drawn, prefix, column))
+
+    @staticmethod
+    def reasons(verdict: str) -> str:
+        """Say why claims are not tested, or cannot be: each reason code with its meaning."""
+        is_closed = verdict == "cannot be run"
+        texts = []
+        for code, meaning in UNTESTED.items():
+            if (code in CLOSED) == is_closed:
+                texts.append(f"*{code}*: {meaning[0].lower()}{meaning[1:-1]}")
+        return "; ".join(texts)
+
+    def tally(self) -> str:
+        """Say what became of the printed numbers and the claims; no count is zero."""
+        rescored = self.board["rescored"].notna() & self.board["rescored_verdict"].ne("SAMPLE")
+        agree = int((rescored & self.board["rescored_verdict"].eq("agrees")).sum())
+        reruns = [self._measured(number_id, "rerun") for number_id in self._rows]
+        verdicts = _compared_verdicts(reruns)
+        if not (rescored.any() or verdicts):
+            return f"{len(self.board)} numbers are printed. None of them has been tested here yet."
+        pairs = zip(reruns, rescored, strict=True)
+        neither = sum(not (cell.is_available or is_rescored) for cell, is_rescored in pairs)
+        untested = self._stated[~self._stated["verdict"].isin(TESTED)]
+        inconclusive = untested["reason"].eq("left open").sum()
+        remark = f" ({inconclusive} after an inconclusive test)" if inconclusive else ""
+        return (
+            f"The papers print {len(self.board)} numbers and state {len(self._stated)} claims. "
+            f"{len(untested)} of the claims have no verdict{remark}; "
+            f"{neither} of the numbers were neither rescored nor rerun. "
+            f"{rescored.sum()} numbers can be rescored from "
+            f"released files, and {agree} of these match to the last digit. "
+            f"{len(verdicts)} are rerun here: {_count_reruns(verdicts)}."
+        )
+
+    @property
+    def _stated(self) -> pd.DataFrame:
+        """The claims of the papers, without the book's own."""
+        return self.claims[self.claims["paper"] != ACROSS]
+
+    def _verdicts(self, paper: str) -> list[str]:
+        verdicts = self.claims[self.claims["paper"] == paper]["verdict"]
+        return [word if word in TESTED else "not tested" for word in verdicts]
+
+    def outcomes(self) -> str:
+        """Draw what became of the claims of every paper, with the numbers in words."""
+        counts = {}
+        for paper in dict.fromkeys(self._stated["paper"]):
+            verdicts = self._verdicts(paper)
+            counts[subject_of(paper) or paper] = [verdicts.count(word) for word in OUTCOMES]
+        alt = "; ".join(f"{name}: {_count_words(numbers)}" for name, numbers in counts.items())
+        caption = (
+            f"The {len(self._stated)} claims of the papers. "
+            "Verdicts use the authors' answers where released."
+        )
+        figures.use_style()
+
+        def draw(*, narrow: bool) -> figures.Picture:
+            picture = pictures.shares_picture(counts, OUTCOMES, narrow=narrow)
+            return figures.figure(picture, alt=f"{alt}.", caption=caption)
+
+        return pieces.for_screens(draw)
+
+
+def _compared_verdicts(reruns: Iterable[Measured]) -> list[str]:
+    """Return the verdicts on reruns that are compared with the printed numbers."""
+    verdicts = [cell["verdict"] for cell in reruns if cell.is_available]
+    return [verdict for verdict in verdicts if verdict != "not compared"]
+
+
+def _count_reruns(verdicts: list[str]) -> str:
+    """Say how many reruns have each verdict."""
+    endings = {
+        "agrees": "lie within the stated tolerance",
+        "differs": "lie outside it",
+        "undecided": "are undecided",
+        "stand-in": "come from another model and are not compared",
+    }
+    texts = []
+    for verdict, ending in endings.items():
+        count = verdicts.count(verdict)
+        if count:
+            texts.append(f"{count} {ending}")
+    return figures.listed(texts)
+
+
+def _count_words(counts: Iterable[int]) -> str:
+    """Say how many claims have each outcome; no count is zero."""
+    pairs = zip(OUTCOMES, counts, strict=True)
+    return ", ".join(f"{count} {word}" for word, count in pairs if count)
+
+
+def _picture_caption(bars: list[Bar], frame: pd.DataFrame) -> str:
+    """Say what a picture of the scoreboard shows."""
+    number = bars[-1].rerun.number
+    reruns = [bar.rerun for bar in bars if bar.rerun.is_available]
+    models = [cell["model"] for cell in reruns if cell["model"]]
+    caption = f"{number.column} of each arm, as printed for {number.model} ({number.table})"
+    if frame["rescored"].notna().any():
+        caption += ", rescored from the authors' released answers"
+    if models:
+        caption += f", rerun with {', '.join(dict.fromkeys(models))}"
+    else:
+        caption += "; not rerun yet"
+    if frame[["rescored", "rerun"]].notna().any(axis=None):
+        caption += ". Bars are 95 % intervals"
+    return f"{caption}."
