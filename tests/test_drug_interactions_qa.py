@@ -103,7 +103,7 @@ def test_every_form_is_asked_in_several_wordings_with_answers_of_at_most_ten(
 ) -> None:
     assert {q.form.name for q in questions} == set(FORM)
     assert len({q.text for q in questions}) == len(questions)
-    assert max(len(q.answer) for q in questions) <= asking.LARGEST
+    assert max(len(q.answer) for q in questions) <= asking.MAX_NAMES
     template = Counter(
         (q.form.kind, q.text == q.form.wordings[0].format(**q.parameters)) for q in questions
     )
@@ -151,7 +151,7 @@ def test_truths_by_hand() -> None:
 
 @pytest.mark.parametrize("n", [0, 7, 15, 40, 1000])
 def test_spread_takes_each_form_in_turn(questions: list[Asked], n: int) -> None:
-    some = asking.spread(questions, n)
+    some = asking.spread_questions(questions, n)
     assert len(some) == min(n, len(questions))
     counts = Counter(q.form.name for q in some)
     if n >= len(FORMS):
@@ -657,7 +657,7 @@ def test_the_judge_sees_neither_arm_nor_order_and_marks_come_back_in_order() -> 
 
     model = ByNumber()
     model.endpoint = type("Endpoint", (), {"model": "m"})()
-    marked, judgements = qa.judged(model, rows, 4, {row.unit for row in rows[:-1]})
+    marked, judgements = qa.rate(model, rows, 4, {row.unit for row in rows[:-1]})
     assert [(j.unit, j.judged_arm, j.predicted) for j in judgements] == [
         (f"u{i}", "text", f"{i % 5 + 1} {5 - i % 5}") for i in range(19)
     ]
@@ -803,22 +803,22 @@ def reported(
         "hybrid": [Evidence("facts", ("a fact.",))] * len(units),
         "ingested": [Evidence("facts", ("a fact.",))] * len(units),
     }
-    retrieved = qa.statement(retrieved_right(questions))
+    retrieved = qa.Statements(retrieved_right(questions))
     rows = run.answer({"example": retrieved, "no_example": retrieved}, questions, model=WRITER)
     both: list[Answer] = []
     for number, model in enumerate(models):
         arms = qa.arms(model, evidence, cypher.names_of(sample), max_tokens=40, temperature=0.2)
-        answered = qa.near(run.answer(arms, units, model=model.endpoint.model), Words())
-        marked, judgements = qa.judged(judge_, answered, 1, {row.unit for row in answered})
+        answered = qa.add_cosines(run.answer(arms, units, model=model.endpoint.model), Words())
+        marked, judgements = qa.rate(judge_, answered, 1, {row.unit for row in answered})
         both += marked
         rows += [] if number else [*judgements, *marked]
     out = Outcomes(rows, labels=qa.LABELS, draws=200)
-    truth = qa.tells_apart(out.where(task="judge"))
+    truth = qa.judge_auc(out.where(task="judge"))
     names = [model.endpoint.model for model in models]
     everything = Outcomes(
         [row for row in rows if row.task in ("cypher", "judge")] + both, labels=qa.LABELS, draws=200
     )
-    qa_report.numbers(run, everything, names, WRITER, truth, ALONE)
+    qa_report.report_numbers(run, everything, names, WRITER, truth, ALONE)
     qa_report.table_two(run, everything, names, truth)
     rules.decide(run, out, *CLAIMS, truth=truth)
     rules.decide(run, everything, "larger_model_answers_better", models=names, alone=ALONE)
@@ -927,7 +927,7 @@ def test_an_answer_in_the_words_of_the_reference_is_nearest_and_an_empty_one_is_
         for arm, texts in arms.items()
         for text, gold in zip(texts, references, strict=True)
     ]
-    near = Outcomes(qa.near(rows, Words()), draws=200)
+    near = Outcomes(qa.add_cosines(rows, Words()), draws=200)
     assert near.score("cosine", "same").value == pytest.approx(1, abs=1e-6)
     assert near.score("cosine", "half").value < 1
     assert near.score("cosine", "empty").value == 0

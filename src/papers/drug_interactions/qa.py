@@ -1,11 +1,12 @@
 """Questions, statements and answers of drug_interactions.md as rows of the table of answers.
 
-Tasks: `plain` (no language model), `cypher`, `known` (questions with known answers), `medquad` (reference answers) and
-`judge` (ratings of the arms' answers; Setup: correctness and clarity from 1 to 5, blind to the arm).
+Tasks: `plain` (no language model), `cypher`, `known` (questions with known answers), `medquad`
+(reference answers) and `judge` (ratings of the arms' answers; Setup: correctness and clarity from 1
+to 5, blind to the arm).
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -14,7 +15,7 @@ from evaluation.answers import Answer, Item, Measures, PlainUnit
 from evaluation.metrics import Score, set_scores
 from evaluation.outcomes import Outcomes
 from evaluation.similarity import text_cosines
-from helpers.completions import Reply
+from helpers.completions import Choice, Reply
 from helpers.llm import LLM
 from helpers.vectors import Encoder
 from papers.drug_interactions.answering import (
@@ -27,7 +28,7 @@ from papers.drug_interactions.answering import (
 from papers.drug_interactions.cypher import Retrieved, is_right
 from papers.drug_interactions.questions import NO, NOT_KNOWN, YES, Asked, answer_of
 from rag.names import Vocabulary
-from rag.prompts import arm_of, chat_messages
+from rag.prompts import chat_messages
 
 LABELS = {
     "none": "No retrieval",
@@ -57,69 +58,130 @@ COLOURS = {
 }
 BASELINES: tuple[Arm, ...] = ("none", "text", "agentic")
 
-Asking = Callable[[Sequence[Asked]], list[Answer]]
-Mixed = Callable[[Sequence["Asked | PlainUnit"]], list[Answer]]
+Unit = Asked | PlainUnit
+"""A question with a known answer, or one of MedQuAD."""
 
 
 def _means(values: Mapping[str, float]) -> Measures:
     return {name: (float(value), 1.0) for name, value in values.items()}
 
 
-def set_row(question: Asked, said: frozenset[str], task: str) -> Answer:
-    """An answer as a set (empty: unread) against the truth: exactly right or not, precision, recall and F1.
+def set_row(question: Asked, names: frozenset[str], task: str) -> Answer:
+    """Compare an answer as a set with the truth: exactly right or not, precision, recall and F1.
 
     A yes, a no and "not known" count as sets of one, so that each question has a right answer.
+
+    Args:
+        question: The question, with its right answer.
+        names: The answer, empty if it could not be read.
+        task: The task of the row.
     """
     right = question.answer
+    items = [
+        Item(name, gold=name in right, predicted=name in names) for name in sorted(names | right)
+    ]
     return Answer(
         task=task,
-        predicted=", ".join(sorted(said)) or None,
-        parsed=bool(said),
-        items=[
-            Item(name, gold=name in right, predicted=name in said) for name in sorted(said | right)
-        ],
-        measures=_means({"exact": said == right, **set_scores(said, right)}),
+        predicted=_name_list(names),
+        parsed=bool(names),
+        items=items,
+        measures=_means({"exact": names == right, **set_scores(names, right)}),
     )
 
 
-def plain(found: Sequence[frozenset[str]]) -> Asking:
+def _name_list(names: Collection[str]) -> str | None:
+    return ", ".join(sorted(names)) or None
+
+
+@dataclass(frozen=True)
+class PlainNames:
     """An arm without a language model: the names that retrieval found are the answer."""
-    return lambda questions: [
-        set_row(q, answer_of(q.form, q.parameters, names), "plain")
-        for q, names in zip(questions, found, strict=True)
+
+    found: Sequence[frozenset[str]]
+
+    def __call__(self, questions: Sequence[Asked]) -> list[Answer]:
+        """Answer each question."""
+        rows = []
+        for question, names in zip(questions, self.found, strict=True):
+            answer = answer_of(question.form, question.parameters, names)
+            rows.append(set_row(question, answer, "plain"))
+        return rows
+
+
+def names_in_lines(
+    questions: Sequence[Asked], evidence: Sequence[Evidence], vocabulary: Vocabulary
+) -> list[frozenset[str]]:
+    """Return all names of the right kind in the passages or facts of each question."""
+    return [
+        names_in_evidence(question, found, vocabulary)
+        for question, found in zip(questions, evidence, strict=True)
     ]
 
 
-def by_lines(
-    questions: Sequence[Asked], evidence: Sequence[Evidence], vocabulary: Vocabulary
-) -> list[frozenset[str]]:
-    """All names of the right kind in the passages or facts of each question."""
-    return [names_in_evidence(q, e, vocabulary) for q, e in zip(questions, evidence, strict=True)]
-
-
-@arm_of
-def statement(questions: Sequence[Asked], retrieved: Sequence[Retrieved]) -> list[Answer]:
+@dataclass(frozen=True)
+class Statements:
     """The statements that were written for questions, and the step that gave the right names."""
-    rows = []
-    for question, r in zip(questions, retrieved, strict=True):
-        right = r.step(question)
-        measures = {
-            **{step: step == right for step in ("first_try", "repaired", "simplified")},
-            "right": right is not None,
-            "first_statement": is_right(question, r.attempts[0][1]),
-            "seconds": r.seconds,
-        }
-        rows.append(
-            Answer(
-                task="cypher",
-                answer=r.last.cypher,
-                predicted=", ".join(sorted(r.last.returned)) or None,
-                cut=r.cut,
-                measures=_means(measures),
-                requests=r.requests,
-            )
+
+    retrieved: Sequence[Retrieved]
+
+    def __call__(self, questions: Sequence[Asked]) -> list[Answer]:
+        """Compare what the statements return with the right names."""
+        return [
+            _statement_row(question, result)
+            for question, result in zip(questions, self.retrieved, strict=True)
+        ]
+
+
+def _statement_row(question: Asked, result: Retrieved) -> Answer:
+    right_step = result.step(question)
+    _, first_attempt = result.attempts[0]
+    steps = {step: step == right_step for step in ("first_try", "repaired", "simplified")}
+    measures = {
+        **steps,
+        "right": right_step is not None,
+        "first_statement": is_right(question, first_attempt),
+        "seconds": result.seconds,
+    }
+    return Answer(
+        task="cypher",
+        answer=result.last.cypher,
+        predicted=_name_list(result.last.returned),
+        cut=result.cut,
+        measures=_means(measures),
+        requests=result.requests,
+    )
+
+
+@dataclass(frozen=True)
+class EvidenceArm:
+    """An arm: the large model answers from the evidence that was found.
+
+    Attributes:
+        name: The key of the arm.
+        llm: The model that answers.
+        evidence: What the arm found for each question.
+        vocabulary: The names that an answer may have.
+        max_tokens: Longest answer, in tokens.
+        temperature: Sampling temperature.
+    """
+
+    name: Arm
+    llm: LLM
+    evidence: Sequence[Evidence]
+    vocabulary: Vocabulary
+    max_tokens: int
+    temperature: float
+
+    def __call__(self, questions: Sequence[Unit]) -> list[Answer]:
+        """Answer each question."""
+        texts = [question.text for question in questions]
+        replies = answer_all(
+            self.llm, texts, self.evidence, self.max_tokens, self.temperature, self.name
         )
-    return rows
+        return [
+            answer_row(question, found, reply, self.vocabulary)
+            for question, found, reply in zip(questions, self.evidence, replies, strict=True)
+        ]
 
 
 def arms(
@@ -129,26 +191,32 @@ def arms(
     *,
     max_tokens: int,
     temperature: float,
-) -> dict[str, Mixed]:
-    """The arms by one model: answers from the evidence that each arm found."""
+) -> dict[str, EvidenceArm]:
+    """Return the arms by one model.
 
-    @arm_of
-    def arm(questions: Sequence[Asked | PlainUnit], name: Arm) -> list[Answer]:
-        replies = answer_all(
-            llm, [q.text for q in questions], evidence[name], max_tokens, temperature, name
-        )
-        told = zip(questions, evidence[name], replies, strict=True)
-        return [answer_row(question, found, reply, vocabulary) for question, found, reply in told]
+    Args:
+        llm: The model that answers.
+        evidence: What each arm found for each question.
+        vocabulary: The names that an answer may have.
+        max_tokens: Longest answer, in tokens.
+        temperature: Sampling temperature.
+    """
+    return {
+        name: EvidenceArm(name, llm, found, vocabulary, max_tokens, temperature)
+        for name, found in evidence.items()
+    }
 
-    return {name: arm(name) for name in evidence}
 
-
-def answer_row(
-    question: Asked | PlainUnit, evidence: Evidence, reply: Reply, vocabulary: Vocabulary
-) -> Answer:
-    """An answer of a model, read as a set where the right one is a set. A prompt over the context has no answer.
+def answer_row(question: Unit, evidence: Evidence, reply: Reply, vocabulary: Vocabulary) -> Answer:
+    """Make the row of an answer: read as a set where the right one is known, and its costs.
 
     `within_reach` is the share of the right names that the evidence holds.
+
+    Args:
+        question: The question.
+        evidence: What the model answered from; its requests are part of the costs.
+        reply: The model's reply.
+        vocabulary: The names that an answer may have.
     """
     text = " ".join(reply.text.split())
     row = Answer(task="medquad")
@@ -156,8 +224,8 @@ def answer_row(
     if isinstance(question, Asked):
         row = set_row(question, read_answer(question, text, vocabulary), "known")
         if question.answer not in (YES, NO, NOT_KNOWN):
-            told = names_in_evidence(question, evidence, vocabulary) & question.answer
-            more["within_reach"] = len(told) / len(question.answer)
+            reachable = names_in_evidence(question, evidence, vocabulary) & question.answer
+            more["within_reach"] = len(reachable) / len(question.answer)
     if reply.status != "overflow":
         more["seconds"] = reply.seconds
         if reply.prompt_tokens is not None:
@@ -166,23 +234,29 @@ def answer_row(
     return replace(row, **columns, measures={**row.measures, **_means(more)})
 
 
-def near(rows: Sequence[Answer], encoder: Encoder) -> list[Answer]:
-    """The rows, those of MedQuAD with the cosine to the reference (Setup); 0 for an empty answer."""
-    pairs = [(row.answer or "", row.gold or "") for row in rows if row.task == "medquad"]
+def add_cosines(rows: Sequence[Answer], encoder: Encoder) -> list[Answer]:
+    """Add the cosine to the reference to MedQuAD's rows (Setup); 0 for an empty answer."""
+    pairs = [_answer_and_gold(row) for row in rows if row.task == "medquad"]
     cosines = iter(text_cosines(pairs, encoder))
-    found = []
+    compared = []
     for row in rows:
         measures = dict(row.measures)
         if row.task == "medquad":
             measures |= _means({"cosine": next(cosines)})
-        found.append(replace(row, measures=measures))
-    return found
+        compared.append(replace(row, measures=measures))
+    return compared
+
+
+def _answer_and_gold(row: Answer) -> tuple[str, str]:
+    return row.answer or "", row.gold or ""
 
 
 MARKS = range(1, 6)
 CHOICES = tuple(f"{correctness} {clarity}" for correctness, clarity in product(MARKS, MARKS))
-SHOWN = 600  # characters of a MedQuAD reference that the judge is shown
-PASS = 4  # the mark of correctness that says mostly right
+MAX_REFERENCE = 600
+"""Characters of a MedQuAD reference that the judge is shown."""
+PASS = 4
+"""The mark of correctness that says mostly right."""
 
 _SCALES = {
     "correctness": (
@@ -196,74 +270,112 @@ _SCALES = {
 }
 
 
+_JUDGE = (
+    "You rate an answer to a question about drugs. Compare it with the right answer. Give two "
+    "marks, first correctness, then clarity, with a space between them."
+)
+
+
 def judge_prompt(question: str, answer: str, reference: str) -> list[dict[str, str]]:
-    """The scales, then question, right answer and answer, so that answers to one question share the most."""
-    scales = "\n".join(
-        f"{name}: " + "; ".join(f"{mark} {words[mark - 1]}" for mark in MARKS)
-        for name, words in _SCALES.items()
-    )
+    """Build the prompt of the judge.
+
+    The scales come first, then question, right answer and answer, so that answers to one question
+    share the most.
+    """
+    scales = [_scale_text(name, words) for name, words in _SCALES.items()]
+    rules = "\n".join([_JUDGE, *scales])
     return chat_messages(
-        "You rate an answer to a question about drugs. Compare it with the right answer. Give two marks, first "
-        f"correctness, then clarity, with a space between them.\n{scales}",
+        rules,
         f"Question: {question}\nRight answer: {reference}\nAnswer: {answer or '(none)'}",
     )
 
 
-def judged(
+def _scale_text(name: str, words: Sequence[str]) -> str:
+    marks = [f"{mark} {word}" for mark, word in zip(MARKS, words, strict=True)]
+    return f"{name}: {'; '.join(marks)}"
+
+
+def rate(
     llm: LLM, rows: Sequence[Answer], seed: int, units: Collection[str]
 ) -> tuple[list[Answer], list[Answer]]:
-    """The rows, those of `units` with the judge's rating from 0 to 1, and a row of the judge for each rated one.
+    """Let the judge rate the answers to `units`.
 
-    The rating is the mean of the two marks, normalised (Setup: metrics). A row of the judge (`of` names the arm) has
-    the mark of correctness, and is YES where the answer is exactly right. Answers are rated in an order drawn by
-    chance; those to the same question with the same words get the same marks.
+    The rating from 0 to 1 is the mean of the two marks, normalised (Setup: metrics). Answers are
+    rated in an order drawn by chance; those to the same question with the same words get the same
+    marks.
+
+    Args:
+        llm: The judge.
+        rows: Answers of the arms.
+        seed: Seed of the order.
+        units: The units whose answers are rated.
+
+    Returns:
+        The rows with ratings, those of other units last, and a row of the judge for each rated one.
     """
-    rated = [row for row in rows if row.unit in units]
-    order = np.random.default_rng(seed).permutation(len(rated))
-    asked = []
-    for row in (rated[i] for i in order):
-        reference = row.gold or ""
-        if row.task == "medquad" and len(reference) > SHOWN:
-            reference = f"{reference[: SHOWN - 3]}..."
-        asked.append(judge_prompt(row.question or "", row.answer or "", reference))
-    choices = llm.choose_many(asked, CHOICES, label="judge")
-    marked, judgements = [], []
-    for _, choice, row in sorted(
-        zip(order, choices, (rated[i] for i in order), strict=True), key=lambda of: of[0]
-    ):
+    to_rate = [row for row in rows if row.unit in units]
+    not_rated = [row for row in rows if row.unit not in units]
+    order = np.random.default_rng(seed).permutation(len(to_rate)).tolist()
+    prompts = [_judge_row_prompt(to_rate[position]) for position in order]
+    choices = llm.choose_many(prompts, CHOICES, label="judge")
+    choice_at = dict(zip(order, choices, strict=True))
+    rated, judgements = [], []
+    for position, row in enumerate(to_rate):
+        choice = choice_at[position]
         correctness, clarity = map(int, choice.answer.split())
         rating = ((correctness + clarity) / 2 - 1) / 4
-        measures = {**row.measures, "rating": (rating, 1.0)}
-        marked.append(replace(row, measures=measures))
-        judgement = Answer(
-            arm="judge",
-            unit=row.unit,
-            cluster=row.unit,
-            run=row.run,
-            model=llm.endpoint.model,
-            task="judge",
-            judged_arm=row.arm,
-            question=row.question or "",
-            answer=row.answer or "",
-            predicted=choice.answer,
-            requests=[choice.key],
-        )
-        if row.task == "known":
-            right = bool(row.measures["exact"][0])
-            told = {"missed": correctness < PASS} if right else {"passed": correctness >= PASS}
-            marks = _means({"correctness": correctness, **told})
-            judgement = replace(judgement, gold="YES" if right else "NO", measures=marks)
-        judgements.append(judgement)
-    return marked + [row for row in rows if row.unit not in units], judgements
+        rated.append(replace(row, measures={**row.measures, "rating": (rating, 1.0)}))
+        judgements.append(_judgement(row, choice, correctness, llm.endpoint.model))
+    return rated + not_rated, judgements
 
 
-def tells_apart(judgements: Outcomes) -> Score | None:
-    """The judge's area under the curve, right answers against wrong ones; None if there are not both."""
+def _judge_row_prompt(row: Answer) -> list[dict[str, str]]:
+    reference = row.gold or ""
+    if row.task == "medquad" and len(reference) > MAX_REFERENCE:
+        reference = f"{reference[: MAX_REFERENCE - 3]}..."
+    return judge_prompt(row.question or "", row.answer or "", reference)
+
+
+def _judgement(row: Answer, choice: Choice, correctness: int, judge: str) -> Answer:
+    """Make the judge's row of a rated answer.
+
+    It has the mark of correctness, and is YES where the answer is exactly right.
+    """
+    judgement = Answer(
+        arm="judge",
+        unit=row.unit,
+        cluster=row.unit,
+        run=row.run,
+        model=judge,
+        task="judge",
+        judged_arm=row.arm,
+        question=row.question or "",
+        answer=row.answer or "",
+        predicted=choice.answer,
+        requests=[choice.key],
+    )
+    if row.task != "known":
+        return judgement
+    measures: dict[str, float] = {"correctness": correctness}
+    is_exact = bool(row.measures["exact"][0])
+    if is_exact:
+        measures["missed"] = correctness < PASS
+    else:
+        measures["passed"] = correctness >= PASS
+    gold = "YES" if is_exact else "NO"
+    return replace(judgement, gold=gold, measures=_means(measures))
+
+
+def judge_auc(judgements: Outcomes) -> Score | None:
+    """Return the judge's area under the curve, right answers against wrong ones.
+
+    It is None if there are not both.
+    """
     if len(set(judgements.frame.gold.dropna())) < 2:
         return None
     return judgements.score("auc(correctness)")
 
 
-def useful(truth: Score | None) -> bool:
-    """Whether a judge can tell right from wrong: its area under the curve is above chance, interval and all."""
+def is_useful(truth: Score | None) -> bool:
+    """Whether a judge can tell right from wrong: its AUC is above chance, interval and all."""
     return truth is not None and truth.low > 0.5

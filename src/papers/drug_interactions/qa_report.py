@@ -1,11 +1,16 @@
-"""What notebook 06 reports beside claims: printed numbers (Table II and the running text) and the page's answer."""
+"""What notebook 06 reports beside claims.
+
+These are printed numbers (Table II and the running text) and the page's answer.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.axes import Axes
 
 from evaluation import figures
 from evaluation.metrics import Score
@@ -13,7 +18,7 @@ from evaluation.outcomes import Outcomes
 from evaluation.published import Published
 from evaluation.record import Run
 from papers.drug_interactions.answering import ARMS, Arm
-from papers.drug_interactions.qa import BASELINES, useful
+from papers.drug_interactions.qa import BASELINES, is_useful
 from papers.drug_interactions.rules import readings, worth
 
 PRINTED: dict[Arm, str] = {
@@ -22,7 +27,7 @@ PRINTED: dict[Arm, str] = {
     "agentic": "graphrag",
     "drugrag": "drugrag",
 }
-"""The row of Table II that each arm is held against; the row called GraphRAG has the rating of agentic RAG."""
+"""The row of Table II of each arm; the row called GraphRAG has the rating of agentic RAG."""
 RATINGS: dict[str, Arm] = {
     "normalised.drugrag": "drugrag",
     "normalised.rag_text": "text",
@@ -34,62 +39,94 @@ GAINS: dict[str, Arm] = {"gain_no_retrieval": "none", "gain_rag_text": "text"}
 TABLE, TEXT = "drug_interactions.table2.", "drug_interactions.text."
 
 
-def numbers(
+def report_numbers(
     run: Run, both: Outcomes, models: Sequence[str], writer: str, truth: Score | None, alone: str
 ) -> None:
     """Report the printed numbers that these answers measure. A judge at chance fills none.
 
-    `both` has the rows of all models; `models` are the answering one and, if a second one answered, the smaller, or
-    else `alone` says why. `writer` wrote the Cypher, and `truth` is the AUC of the judge, right answers against wrong.
+    Args:
+        run: The run that reports.
+        both: The rows of all models.
+        models: The answering model and, if a second one answered, the smaller one.
+        writer: The model that wrote the Cypher.
+        truth: The AUC of the judge, right answers against wrong.
+        alone: Why one model answers, if one does.
     """
     large = models[0]
-    out = both.where(model=large)
-    medquad = out.where(task="medquad")
-    rated = {f"{TEXT}{id}": (large, arm) for id, arm in RATINGS.items()}
-    for arm, row in PRINTED.items():
-        rated[f"{TABLE}{row}.llama_70b"] = (large, arm)
-        if len(models) > 1:
-            rated[f"{TABLE}{row}.llama_8b"] = (models[1], arm)
-        else:
-            run.not_run(
-                f"{TABLE}{row}.llama_8b",
-                f"One model answers, in the place of the larger one. {alone}",
-            )
-    if useful(truth):
-        for id, (model, arm) in rated.items():
-            score = both.where(model=model, task="medquad").score("rating", arm)
-            run.rerun(id, score, model=model, note="Normalised rating of MedQuAD's drug questions.")
-        for id, arm in GAINS.items():
-            if base := medquad.score("rating", arm).value:
-                gain = medquad.score("rating", "drugrag").value / base - 1
-                run.rerun(
-                    TEXT + id, gain, model=large, note="Relative gain of the normalised rating."
-                )
-            else:
-                run.not_run(
-                    TEXT + id, "The baseline's rating is zero, so that no relative gain exists."
-                )
-        family = out.where(task=["known", "medquad"]).compare(
-            [("drugrag", arm) for arm in BASELINES], "rating"
-        )
-        run.rerun(
-            f"{TEXT}p",
-            max(c.p for c in family),
-            model=large,
-            note="The largest of three, on the rating.",
-        )
+    _report_missing_model(run, models, alone)
+    rated = _rated_numbers(models)
+    if is_useful(truth):
+        _report_ratings(run, both, rated)
+        _report_gains(run, both, large)
+        _report_p(run, both, large)
     else:
-        for id in [*rated, *(TEXT + id for id in (*GAINS, "p"))]:
-            run.not_run(id, f"The rating is not used: {worth(out, truth)}.")
-    _unrated(run, both, large, writer)
+        unused = f"The rating is not used: {worth(both.where(model=large), truth)}."
+        in_text = [TEXT + name for name in (*GAINS, "p")]
+        for number in (*rated, *in_text):
+            run.not_run(number, unused)
+    _report_cosines(run, both, large)
+    _report_cypher(run, both, writer)
+    _report_seconds(run, both, large)
 
 
-def _unrated(run: Run, both: Outcomes, large: str, writer: str) -> None:
-    """The printed numbers that need no judge: cosines, steps of the Cypher, times."""
-    out = both.where(model=large)
-    medquad = out.where(task="medquad")
-    cosines: dict[str, Arm] = {"similarity": "drugrag", "similarity_next_best": "agentic"}
-    for id, arm in cosines.items():
+def _report_missing_model(run: Run, models: Sequence[str], alone: str) -> None:
+    if len(models) > 1:
+        return
+    why = f"One model answers, in the place of the larger one. {alone}"
+    for row in PRINTED.values():
+        run.not_run(f"{TABLE}{row}.llama_8b", why)
+
+
+class _Rated(NamedTuple):
+    """The model and the arm whose rating a printed number is."""
+
+    model: str
+    arm: Arm
+
+
+def _rated_numbers(models: Sequence[str]) -> dict[str, _Rated]:
+    """Return what each printed rating is compared with, by its id."""
+    large = models[0]
+    rated = {f"{TEXT}{name}": _Rated(large, arm) for name, arm in RATINGS.items()}
+    for arm, row in PRINTED.items():
+        rated[f"{TABLE}{row}.llama_70b"] = _Rated(large, arm)
+        if len(models) > 1:
+            rated[f"{TABLE}{row}.llama_8b"] = _Rated(models[1], arm)
+    return rated
+
+
+def _report_ratings(run: Run, both: Outcomes, rated: Mapping[str, _Rated]) -> None:
+    for number, (model, arm) in rated.items():
+        score = both.where(model=model, task="medquad").score("rating", arm)
+        run.rerun(number, score, model=model, note="Normalised rating of MedQuAD's drug questions.")
+
+
+def _report_gains(run: Run, both: Outcomes, large: str) -> None:
+    medquad = both.where(model=large, task="medquad")
+    for name, arm in GAINS.items():
+        baseline = medquad.score("rating", arm).value
+        if not baseline:
+            run.not_run(
+                TEXT + name, "The baseline's rating is zero, so that no relative gain exists."
+            )
+            continue
+        gain = medquad.score("rating", "drugrag").value / baseline - 1
+        run.rerun(TEXT + name, gain, model=large, note="Relative gain of the normalised rating.")
+
+
+def _report_p(run: Run, both: Outcomes, large: str) -> None:
+    rows = both.where(model=large, task=["known", "medquad"])
+    pairs = [("drugrag", baseline) for baseline in BASELINES]
+    largest = max(comparison.p for comparison in rows.compare(pairs, "rating"))
+    run.rerun(f"{TEXT}p", largest, model=large, note="The largest of three, on the rating.")
+
+
+COSINES: dict[str, Arm] = {"similarity": "drugrag", "similarity_next_best": "agentic"}
+
+
+def _report_cosines(run: Run, both: Outcomes, large: str) -> None:
+    medquad = both.where(model=large, task="medquad")
+    for name, arm in COSINES.items():
         score = medquad.score("cosine", arm)
         # the printed scale begins at 0, a cosine does not
         score = replace(
@@ -98,7 +135,10 @@ def _unrated(run: Run, both: Outcomes, large: str, writer: str) -> None:
         note = (
             "Cosine to MedQuAD's answer, by the encoder of this run; a mean below zero counts as 0."
         )
-        run.rerun(TEXT + id, score, model=large, note=note)
+        run.rerun(TEXT + name, score, model=large, note=note)
+
+
+def _report_cypher(run: Run, both: Outcomes, writer: str) -> None:
     written = both.where(task="cypher", arm="example")
     for step in ("first_try", "repaired", "simplified"):
         share = written.score(step)
@@ -106,97 +146,135 @@ def _unrated(run: Run, both: Outcomes, large: str, writer: str) -> None:
         run.rerun(f"{TEXT}cypher.{step}", of_hundred, model=writer, note=f"of {share.n} questions")
     note = "95th percentile, repairs and waiting for other requests included."
     run.rerun(f"{TEXT}cypher_seconds", written.score("p95(seconds)"), model=writer, note=note)
-    for end, q in (("low", 5), ("high", 95)):
-        note = f"{q}th percentile of DrugRAG's answers, waiting for other requests included."
-        score = out.where(task="known").score(f"p{q}(seconds)", "drugrag")
+
+
+def _report_seconds(run: Run, both: Outcomes, large: str) -> None:
+    known = both.where(model=large, task="known")
+    for end, percentile in (("low", 5), ("high", 95)):
+        note = (
+            f"{percentile}th percentile of DrugRAG's answers, waiting for other requests included."
+        )
+        score = known.score(f"p{percentile}(seconds)", "drugrag")
         run.rerun(f"{TEXT}answer_seconds.{end}", score, model=large, note=note)
 
 
 def table_two(run: Run, both: Outcomes, models: Sequence[str], truth: Score | None) -> pd.DataFrame:
-    """Table II: the printed ratings, those of this run where the judge is above chance, and the F1 of the sets."""
-    rows = []
-    for arm in ARMS:
-        row: dict[str, object] = {"setting": both.label(arm)}
-        for size in ("70b", "8b"):
-            row[f"printed, {size.upper()}"] = (
-                run.printed.number(f"{TABLE}{PRINTED[arm]}.llama_{size}").printed
-                if arm in PRINTED
-                else None
-            )
-        for model in models:
-            mine = both.where(model=model, arm=arm)
-            rating = (
-                mine.where(task="medquad").score("rating") if useful(truth) else "judge at chance"
-            )
-            row |= {
-                f"rating, {model}": rating,
-                f"F1, {model}": mine.where(task="known").score("f1"),
-            }
-        rows.append(row)
+    """Return Table II: printed ratings, those of this run, and the F1 of the sets.
+
+    Args:
+        run: The run, for the printed numbers.
+        both: The rows of all models.
+        models: The models that answered.
+        truth: The AUC of the judge; its ratings count if that is above chance.
+    """
+    rows = [_table_two_row(run, both.where(arm=arm), arm, models, truth) for arm in ARMS]
     return pd.DataFrame(rows)
 
 
+def _table_two_row(
+    run: Run, answers: Outcomes, arm: Arm, models: Sequence[str], truth: Score | None
+) -> dict[str, object]:
+    row: dict[str, object] = {"setting": answers.label(arm)}
+    for size in ("70b", "8b"):
+        row[f"printed, {size.upper()}"] = _printed_rating(run.printed, arm, size)
+    for model in models:
+        own_answers = answers.where(model=model)
+        row[f"rating, {model}"] = "judge at chance"
+        if is_useful(truth):
+            row[f"rating, {model}"] = own_answers.where(task="medquad").score("rating")
+        row[f"F1, {model}"] = own_answers.where(task="known").score("f1")
+    return row
+
+
+def _printed_rating(printed: Published, arm: Arm, size: str) -> str | None:
+    if arm not in PRINTED:
+        return None
+    return printed.number(f"{TABLE}{PRINTED[arm]}.llama_{size}").printed
+
+
+LEADS = {
+    "agrees": "DrugRAG gives more of the right names than no retrieval, text RAG and agentic RAG",
+    "differs": (
+        "DrugRAG does not give more of the right names than no retrieval, text RAG and agentic RAG"
+    ),
+    "not run": "None of the paper's models ran, so no claim about DrugRAG's lead is tested",
+}
+"""What the verdict on DrugRAG's lead in the sets says."""
+NO_LEAD = "DrugRAG is not significantly better than every baseline at giving the right names"
+"""What any other verdict says."""
+
+
 def answer(out: Outcomes, verdict: str) -> str:
-    """The page's answer in Markdown, from the rows of the larger model; `verdict` is on DrugRAG's lead in the sets."""
-    known, medquad = out.where(task="known"), out.where(task="medquad")
+    """Return the page's answer in Markdown.
+
+    Args:
+        out: The rows of the larger model.
+        verdict: The verdict on DrugRAG's lead in the sets.
+    """
+    known = out.where(task="known")
+    medquad = out.where(task="medquad")
     first = out.where(task="cypher", arm="example").score("first_try")
-    leads = {
-        "agrees": "DrugRAG gives more of the right names than no retrieval, text RAG and agentic RAG",
-        "differs": "DrugRAG does not give more of the right names than no retrieval, text RAG and agentic RAG",
-        "not run": "None of the paper's models ran, so no claim about DrugRAG's lead is tested",
-    }.get(
-        verdict, "DrugRAG is not significantly better than every baseline at giving the right names"
-    )
-
-    def told(of: Outcomes, measure: str, arm: str) -> str:
-        return re.sub(r", ([\d,]+ unparsed)", r" (\1)", figures.score_text(of.score(measure, arm)))
-
-    def against(of: Outcomes, measure: str) -> str:
-        best = max(BASELINES, key=lambda arm: of.score(measure, arm).value)
-        ours, theirs = told(of, measure, "drugrag"), told(of, measure, best)
-        return f"{ours}, against {theirs} for the best of the paper's baselines, {out.label(best)}"
-
     return (
-        f"**{leads}.** On {known.score('f1', 'drugrag').n} questions written from the graph that DrugRAG queries, "
-        f"which favours it, its F1 is {against(known, 'f1')}; on a graph read from text it is "
-        f"{told(known, 'f1', 'ingested')}. Its cosine to the answers of {medquad.score('cosine', 'drugrag').n} MedQuAD "
-        f"questions is {against(medquad, 'cosine')}; the first Cypher statement is right for "
+        f"**{LEADS.get(verdict, NO_LEAD)}.** On {known.score('f1', 'drugrag').n} questions written "
+        f"from the graph that DrugRAG queries, which favours it, its F1 is "
+        f"{_with_best_baseline(known, 'f1')}; on a graph read from text it is "
+        f"{_score_text(known, 'f1', 'ingested')}. Its cosine to the answers of "
+        f"{medquad.score('cosine', 'drugrag').n} MedQuAD questions is "
+        f"{_with_best_baseline(medquad, 'cosine')}; the first Cypher statement is right for "
         f"{figures.score_text(first)} of {first.n} questions."
     )
 
 
-def gains(printed: Published) -> figures.Picture:
-    """DrugRAG's printed gains, read in three ways: arithmetic on Table II, its larger model; no answer is rescored."""
+def _score_text(rows: Outcomes, measure: str, arm: str) -> str:
+    """Return a score as text, with the number of unparsed answers in brackets."""
+    text = figures.score_text(rows.score(measure, arm))
+    return re.sub(r", ([\d,]+ unparsed)", r" (\1)", text)
+
+
+def _with_best_baseline(rows: Outcomes, measure: str) -> str:
+    """Return the score of DrugRAG and that of the best baseline."""
+    best = max(BASELINES, key=lambda arm: rows.score(measure, arm).value)
+    ours = _score_text(rows, measure, "drugrag")
+    theirs = _score_text(rows, measure, best)
+    return f"{ours}, against {theirs} for the best of the paper's baselines, {rows.label(best)}"
+
+
+WAYS = ("difference of the scores", "of the score from 0 to 1", "of the mark from 1 to 5")
+"""The three readings of a gain, in the order of `readings`."""
+MARKERS = "o^s"
+
+
+def gains_figure(printed: Published) -> figures.Picture:
+    """Draw DrugRAG's printed gains, read in three ways.
+
+    It is arithmetic on Table II, its larger model; no answer is rescored.
+    """
     ours = printed.number(f"{TABLE}drugrag.llama_70b").value
     fig, axes = plt.subplots(figsize=(7.4, 2.2))
-    told = []
-    for y, (name, arm) in enumerate(GAINS.items()):
-        claim, theirs = (
-            printed.number(f"{TEXT}{name}"),
-            printed.number(f"{TABLE}{PRINTED[arm]}.llama_70b").value,
-        )
-        ways = ("difference of the scores", "of the score from 0 to 1", "of the mark from 1 to 5")
-        read = dict(zip(ways, readings(ours, theirs), strict=True))
-        for marker, (way, value) in zip("o^s", read.items(), strict=True):
-            axes.plot(
-                value, y, marker, color=figures.arm_colour("graphrag"), label="" if y else way
-            )
-        axes.plot(
-            claim.value,
-            y,
-            "|",
-            markersize=22,
-            color=figures.INK,
-            label="" if y else "printed in the text",
-        )
-        values = ", ".join(
-            f"{way} {100 * of:.1f} {'points' if way == ways[0] else '%'}"
-            for way, of in read.items()
-        )
-        told.append(f"{claim.row}: printed {claim.printed}; {values}")
+    texts = []
+    for row, (name, arm) in enumerate(GAINS.items()):
+        claim = printed.number(f"{TEXT}{name}")
+        theirs = printed.number(f"{TABLE}{PRINTED[arm]}.llama_70b").value
+        gains = readings(ours, theirs)
+        _draw_gain(axes, row, gains, claim.value)
+        texts.append(f"{claim.row}: printed {claim.printed}; {_gains_text(gains)}")
     axes.set_yticks(range(len(GAINS)), [printed.number(f"{TEXT}{name}").row for name in GAINS])
     axes.set(ylim=(len(GAINS) - 0.5, -0.5), xlim=(0, None))
     axes.xaxis.set_major_formatter(lambda x, _: figures.number(x, digits=0))
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-    caption = f"Arithmetic on printed numbers. {'. '.join(told)}."
+    caption = f"Arithmetic on printed numbers. {'. '.join(texts)}."
     return figures.figure(fig, alt=caption, caption=caption)
+
+
+def _draw_gain(axes: Axes, row: int, gains: Sequence[float], stated: float) -> None:
+    """Draw the readings of a gain, and the gain that the text states; the first row labels them."""
+    colour = figures.arm_colour("graphrag")
+    for marker, way, gain in zip(MARKERS, WAYS, gains, strict=True):
+        axes.plot(gain, row, marker, color=colour, label="" if row else way)
+    label = "" if row else "printed in the text"
+    axes.plot(stated, row, "|", markersize=22, color=figures.INK, label=label)
+
+
+def _gains_text(gains: Sequence[float]) -> str:
+    points, *shares = [f"{way} {100 * gain:.1f}" for way, gain in zip(WAYS, gains, strict=True)]
+    return ", ".join([f"{points} points", *(f"{share} %" for share in shares)])

@@ -1,4 +1,4 @@
-"""Questions about drugs with known answers: written from the gold graph, and MedQuAD's with their reference answers.
+"""Questions about drugs with known answers: written from the gold graph, and MedQuAD's.
 
 The paper's 100 expert questions are not released, and its Table II is headed MedQuAD.
 """
@@ -7,11 +7,12 @@ import csv
 import io
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import yaml
@@ -29,9 +30,16 @@ Draw: TypeAlias = "Callable[[Source], dict[str, str]]"
 
 @dataclass(frozen=True)
 class Form:
-    """One form of question, as in `data/interaction_questions.yml`: `role` is what its answer consists of.
+    """One form of question, as in `data/interaction_questions.yml`.
 
-    `truth` gives the right names, and for a yes any at all; `draw` the names of one question.
+    Attributes:
+        name: Its key in the file, after "brand" or "unknown" if it asks for such names.
+        kind: What it is counted with.
+        role: What its answer consists of.
+        wordings: Its texts, with the keys of names in braces.
+        cypher: The right query.
+        truth: Gives the right names, and for a yes any at all.
+        draw: Gives the names of one question.
     """
 
     name: str
@@ -65,18 +73,33 @@ _ENDINGS = ("livir", "matol", "ruxine", "sopril", "tezone", "vonide")
 
 @dataclass(frozen=True)
 class Source:
-    """What questions are drawn from: a graph, the brand names of its drugs that it lacks, and chance."""
+    """What questions are drawn from.
+
+    Attributes:
+        graph: The graph that has the answers.
+        brands: Names that the graph lacks, with the drugs that they stand for.
+        rng: Draws the names.
+    """
 
     graph: KnowledgeGraph
     brands: Mapping[str, str]
     rng: np.random.Generator
 
     def pick(self, names: Iterable[str]) -> str:
-        """One of the names that can stand in a question without being misread; `NoName` if there is none."""
+        """Draw one of the names that a question can hold without being misread.
+
+        Raises:
+            NoName: If there is none.
+        """
         ordered = sorted(name for name in set(names) if _PLAIN.fullmatch(name))
         if not ordered:
             raise NoName
-        return ordered[int(self.rng.integers(len(ordered)))]
+        position = int(self.rng.integers(len(ordered)))
+        return ordered[position]
+
+    def is_heads(self) -> bool:
+        """Toss a coin."""
+        return bool(self.rng.random() < 0.5)
 
     @property
     def effects(self) -> set[str]:
@@ -94,59 +117,95 @@ def _different(**names: str) -> dict[str, str]:
     return names
 
 
-def _pair(source: Source) -> dict[str, str]:
-    """Two drugs that interact, the second of which causes something."""
-    b = source.pick(name for name in source.graph.effects if source.graph.partners.get(name))
-    return {"a": source.pick(source.graph.partners[b]), "b": b}
+def _draw_interacting(source: Source) -> dict[str, str]:
+    """Draw a drug that interacts with another."""
+    return {"a": source.pick(source.graph.partners)}
 
 
-def _culprit(source: Source) -> dict[str, str]:
-    pair = _pair(source)
-    return {"a": pair["a"], "effect": source.pick(source.graph.effects[pair["b"]])}
+def _draw_causing(source: Source) -> dict[str, str]:
+    """Draw a drug that has side effects."""
+    return {"a": source.pick(source.graph.effects)}
 
 
-def _common(source: Source) -> dict[str, str]:
-    """Two drugs that both interact with a third one."""
-    around = source.graph.partners[source.pick(source.graph.partners)]
-    return _different(a=source.pick(around), b=source.pick(around))
+def _draw_effect(source: Source) -> dict[str, str]:
+    """Draw a side effect."""
+    return {"effect": source.pick(source.effects)}
 
 
-def _added(source: Source) -> dict[str, str]:
-    """A drug to be added to two others, with one of which at least it interacts."""
-    c = source.pick(source.graph.partners)
+def _draw_pair(source: Source) -> dict[str, str]:
+    """Draw two drugs that interact, the second of which causes something."""
+    graph = source.graph
+    second = source.pick(name for name in graph.effects if graph.partners.get(name))
+    first = source.pick(graph.partners[second])
+    return {"a": first, "b": second}
+
+
+def _draw_culprit(source: Source) -> dict[str, str]:
+    """Draw a drug, and a side effect of another that it interacts with."""
+    pair = _draw_pair(source)
+    effect = source.pick(source.graph.effects[pair["b"]])
+    return {"a": pair["a"], "effect": effect}
+
+
+def _draw_common(source: Source) -> dict[str, str]:
+    """Draw two drugs that both interact with a third one."""
+    third = source.pick(source.graph.partners)
+    around = source.graph.partners[third]
+    first = source.pick(around)
+    return _different(a=first, b=source.pick(around))
+
+
+def _draw_added(source: Source) -> dict[str, str]:
+    """Draw a drug to be added to two others, with one of which at least it interacts."""
+    added = source.pick(source.graph.partners)
     try:
-        a = source.pick(source.graph.partners[c])
+        partner = source.pick(source.graph.partners[added])
     except NoName:
-        a = c
-    names = _different(a=a, b=source.pick(source.graph.partners), c=c)
-    return names if source.rng.random() < 0.5 else names | {"a": names["b"], "b": a}
+        partner = added
+    names = _different(a=partner, b=source.pick(source.graph.partners), c=added)
+    if source.is_heads():
+        return names
+    return names | {"a": names["b"], "b": partner}
 
 
-def _checked_pair(source: Source) -> dict[str, str]:
-    """Two drugs, half of the time such as interact with each other."""
-    a = source.pick(source.graph.partners)
-    return _different(
-        a=a,
-        b=source.pick(
-            source.graph.partners[a] if source.rng.random() < 0.5 else source.graph.partners
-        ),
-    )
+def _draw_three(source: Source) -> dict[str, str]:
+    """Draw three drugs that have side effects."""
+    return _different(**{key: source.pick(source.graph.effects) for key in "abc"})
 
 
-def _checked_effect(source: Source) -> dict[str, str]:
-    """A drug that has effects and an effect, half of the time one of them."""
-    a = source.pick(source.graph.effects)
-    return {
-        "a": a,
-        "effect": source.pick(
-            source.graph.effects[a] if source.rng.random() < 0.5 else source.effects
-        ),
-    }
+def _draw_pair_to_check(source: Source) -> dict[str, str]:
+    """Draw two drugs, half of the time such as interact with each other."""
+    partners = source.graph.partners
+    first = source.pick(partners)
+    others = partners[first] if source.is_heads() else partners
+    return _different(a=first, b=source.pick(others))
 
 
-def _invented(source: Source) -> dict[str, str]:
-    """The name of a drug that there is not."""
-    name = "".join(str(source.rng.choice(of)) for of in (_SYLLABLES, _SYLLABLES, _ENDINGS))
+def _draw_effect_to_check(source: Source) -> dict[str, str]:
+    """Draw a drug that has effects and an effect, half of the time one of them."""
+    drug = source.pick(source.graph.effects)
+    effects = source.graph.effects[drug] if source.is_heads() else source.effects
+    return {"a": drug, "effect": source.pick(effects)}
+
+
+def _draw_brand_interacting(source: Source) -> dict[str, str]:
+    """Draw the brand name of a drug that interacts with another."""
+    return {"a": _pick_brand(source, source.graph.partners)}
+
+
+def _draw_brand_causing(source: Source) -> dict[str, str]:
+    """Draw the brand name of a drug that has side effects."""
+    return {"a": _pick_brand(source, source.graph.effects)}
+
+
+def _pick_brand(source: Source, drugs: Container[str]) -> str:
+    return source.pick(brand for brand, drug in source.brands.items() if drug in drugs)
+
+
+def _invent(source: Source) -> dict[str, str]:
+    """Make the name of a drug that there is not."""
+    parts = [str(source.rng.choice(part)) for part in (_SYLLABLES, _SYLLABLES, _ENDINGS)]
+    name = "".join(parts)
     if name in source.graph.nodes:
         raise NoName
     return {"a": name}
@@ -164,62 +223,75 @@ def _causing(graph: KnowledgeGraph, names: Parameters) -> frozenset[str]:
     return frozenset(drug for drug, effects in graph.effects.items() if names["effect"] in effects)
 
 
-def _combined(graph: KnowledgeGraph, names: Parameters) -> frozenset[str]:
+def _combined_effects(graph: KnowledgeGraph, names: Parameters) -> frozenset[str]:
     return _effects(graph, names, "b") if names["b"] in _partners(graph, names) else frozenset()
 
 
-_RULES: dict[str, tuple[Truth, Draw]] = {
-    "partners": (_partners, lambda source: {"a": source.pick(source.graph.partners)}),
-    "effects": (_effects, lambda source: {"a": source.pick(source.graph.effects)}),
-    "causes": (_causing, lambda source: {"effect": source.pick(source.effects)}),
-    "combined": (_combined, _pair),
-    "chain": (
-        lambda g, n: frozenset(g.two_hops(n["a"])),
-        lambda source: {"a": source.pick(source.graph.partners)},
-    ),
-    "culprit": (lambda graph, names: _partners(graph, names) & _causing(graph, names), _culprit),
-    "common": (
-        lambda graph, names: _partners(graph, names) & _partners(graph, names, "b"),
-        _common,
-    ),
-    "added": (lambda graph, names: _partners(graph, names, "c") & {names["a"], names["b"]}, _added),
-    "union": (
-        lambda graph, names: frozenset().union(*(_effects(graph, names, key) for key in "abc")),
-        lambda source: _different(**{key: source.pick(source.graph.effects) for key in "abc"}),
-    ),
-    "interact": (lambda graph, names: _partners(graph, names) & {names["b"]}, _checked_pair),
-    "cause": (lambda graph, names: _effects(graph, names) & {names["effect"]}, _checked_effect),
-}
-_BRANDED: dict[str, Draw] = {
-    "partners": lambda source: {
-        "a": source.pick(b for b, of in source.brands.items() if of in source.graph.partners)
-    },
-    "effects": lambda source: {
-        "a": source.pick(b for b, of in source.brands.items() if of in source.graph.effects)
-    },
-}
+def _effects_of_partners(graph: KnowledgeGraph, names: Parameters) -> frozenset[str]:
+    return frozenset(graph.two_hops(names["a"]))
 
+
+def _culprits(graph: KnowledgeGraph, names: Parameters) -> frozenset[str]:
+    return _partners(graph, names) & _causing(graph, names)
+
+
+def _common_partners(graph: KnowledgeGraph, names: Parameters) -> frozenset[str]:
+    return _partners(graph, names) & _partners(graph, names, "b")
+
+
+def _partners_of_added(graph: KnowledgeGraph, names: Parameters) -> frozenset[str]:
+    return _partners(graph, names, "c") & {names["a"], names["b"]}
+
+
+def _effects_of_three(graph: KnowledgeGraph, names: Parameters) -> frozenset[str]:
+    return frozenset().union(*(_effects(graph, names, key) for key in "abc"))
+
+
+def _interacting(graph: KnowledgeGraph, names: Parameters) -> frozenset[str]:
+    return _partners(graph, names) & {names["b"]}
+
+
+def _caused(graph: KnowledgeGraph, names: Parameters) -> frozenset[str]:
+    return _effects(graph, names) & {names["effect"]}
+
+
+class _Rule(NamedTuple):
+    """How a form draws its names, and which answer is right."""
+
+    truth: Truth
+    draw: Draw
+
+
+_RULES: dict[str, _Rule] = {
+    "partners": _Rule(_partners, _draw_interacting),
+    "effects": _Rule(_effects, _draw_causing),
+    "causes": _Rule(_causing, _draw_effect),
+    "combined": _Rule(_combined_effects, _draw_pair),
+    "chain": _Rule(_effects_of_partners, _draw_interacting),
+    "culprit": _Rule(_culprits, _draw_culprit),
+    "common": _Rule(_common_partners, _draw_common),
+    "added": _Rule(_partners_of_added, _draw_added),
+    "union": _Rule(_effects_of_three, _draw_three),
+    "interact": _Rule(_interacting, _draw_pair_to_check),
+    "cause": _Rule(_caused, _draw_effect_to_check),
+}
+_BRANDED: dict[str, Draw] = {"partners": _draw_brand_interacting, "effects": _draw_brand_causing}
+_UNKNOWN: dict[str, Draw] = {"partners": _invent, "effects": _invent}
 
 _WRITTEN = yaml.safe_load((DATA / "interaction_questions.yml").read_text(encoding="utf-8"))
-FORMS = (
-    *(
-        Form(name, **_WRITTEN[name], truth=truth, draw=draw)
-        for name, (truth, draw) in _RULES.items()
-    ),
-    *(
-        Form(
-            f"{kind.split()[0]}_{name}",
-            **_WRITTEN[name] | {"kind": kind},
-            truth=_RULES[name][0],
-            draw=draw,
-        )
-        for kind, draws in (
-            ("brand names", _BRANDED),
-            ("unknown names", dict.fromkeys(_BRANDED, _invented)),
-        )
-        for name, draw in draws.items()
-    ),
-)
+
+
+def _make_forms() -> Iterator[Form]:
+    for name, rule in _RULES.items():
+        yield Form(name, **_WRITTEN[name], truth=rule.truth, draw=rule.draw)
+    for kind, draws in (("brand names", _BRANDED), ("unknown names", _UNKNOWN)):
+        prefix, _ = kind.split()
+        for name, draw in draws.items():
+            written = _WRITTEN[name] | {"kind": kind}
+            yield Form(f"{prefix}_{name}", **written, truth=_RULES[name].truth, draw=draw)
+
+
+FORMS = tuple(_make_forms())
 """All forms, in the order in which questions are made."""
 
 Answer = frozenset[str]
@@ -230,15 +302,20 @@ MEDQUAD = "drug_interactions/medquad_answers.zip"
 YES: Answer = frozenset({"yes"})
 NO: Answer = frozenset({"no"})
 NOT_KNOWN: Answer = frozenset({"not known"})
-LARGEST = 10
+MAX_NAMES = 10
 """Names that a right answer may have: as many facts as are retrieved (Methods, C)."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One question: the names in it as it writes them and as the graph has them (`meant`), and its right answer.
+    """One question.
 
-    The answer is a set of names, or one of `YES`, `NO`, `NOT_KNOWN`.
+    Attributes:
+        form: Its form.
+        text: Its words.
+        parameters: The names in it as it writes them.
+        answer: The right answer: a set of names, or one of `YES`, `NO`, `NOT_KNOWN`.
+        meant: The names as the graph has them.
     """
 
     form: Form
@@ -249,7 +326,7 @@ class Asked:
 
     @property
     def cluster(self) -> str:
-        """The first name that is asked about, a drug mostly: questions about the same one belong together."""
+        """The first name that is asked about: questions about the same one belong together."""
         return next(iter(self.meant.values()))
 
     @property
@@ -272,9 +349,13 @@ class Asked:
 
 
 def answer_of(form: Form, parameters: Parameters, names: frozenset[str]) -> Answer:
-    """An answer from the names that a query or a reading of facts gave: a yes or no, the names, or not known.
+    """Return the answer from the names that a query or a reading of facts gave.
 
-    It is a yes if a name that the question holds is among them: a list of other side effects is none.
+    It is a yes if a name that the question holds is among them: a list of other side effects is
+    none.
+
+    Returns:
+        A yes or no, the names, or not known.
     """
     if form.role == "yes or no":
         return YES if names.intersection(parameters.values()) else NO
@@ -284,55 +365,80 @@ def answer_of(form: Form, parameters: Parameters, names: frozenset[str]) -> Answ
 def make_questions(
     graph: KnowledgeGraph, brands: Mapping[str, str], per_form: int, seed: int
 ) -> list[Asked]:
-    """A seeded benchmark: of each form so many questions, its wordings in turn, each with its right answer.
+    """Make a seeded benchmark with right answers.
 
-    A small graph may give fewer questions of a form. `brands` are names that the graph lacks, with their drugs.
+    Args:
+        graph: The graph that has the answers. A small one may give fewer questions of a form.
+        brands: Names that the graph lacks, with their drugs.
+        per_form: Questions of each form, which has its wordings in turn.
+        seed: Seed of the names.
     """
-    asked: list[Asked] = []
+    questions: list[Asked] = []
     for number, form in enumerate(FORMS):
         source = Source(graph, brands, np.random.default_rng([seed, number]))
-        seen: set[tuple[str, ...]] = set()
-        for question in _drawn(form, source):
-            key = tuple(question.parameters.values())
-            alike = sum(a.form is form and a.answer == question.answer for a in asked)
-            # of a yes or no as many that are right with yes as with no
-            if key in seen or (form.role == "yes or no" and alike >= (per_form + 1) // 2):
-                continue
-            wording = form.wordings[(number + len(seen)) % len(form.wordings)]
-            seen.add(key)
-            asked.append(replace(question, text=wording.format(**question.parameters)))
-            if len(seen) == per_form:
-                break
-    return asked
+        questions += _questions_of_form(form, source, per_form, first_wording=number)
+    return questions
 
 
-def _drawn(form: Form, source: Source) -> Iterator[Asked]:
-    for _ in range(400):
+def _questions_of_form(
+    form: Form, source: Source, per_form: int, *, first_wording: int
+) -> list[Asked]:
+    questions: list[Asked] = []
+    used_names: set[tuple[str, ...]] = set()
+    n_with_answer: Counter[Answer] = Counter()
+    is_yes_or_no = form.role == "yes or no"
+    max_alike = (per_form + 1) // 2
+    for question in _draw_questions(form, source):
+        names = tuple(question.parameters.values())
+        # of a yes or no as many that are right with yes as with no
+        enough_alike = is_yes_or_no and n_with_answer[question.answer] >= max_alike
+        if names in used_names or enough_alike:
+            continue
+        used_names.add(names)
+        n_with_answer[question.answer] += 1
+        wording = form.wordings[(first_wording + len(questions)) % len(form.wordings)]
+        questions.append(replace(question, text=wording.format(**question.parameters)))
+        if len(questions) == per_form:
+            break
+    return questions
+
+
+MAX_DRAWS = 400
+"""Draws of names for the questions of one form."""
+
+
+def _draw_questions(form: Form, source: Source) -> Iterator[Asked]:
+    """Yield questions without their words, whose answers are known and not too long."""
+    may_be_empty = form.kind == "unknown names" or form.role == "yes or no"
+    for _ in range(MAX_DRAWS):
         try:
             names = form.draw(source)
         except NoName:
             continue
-        meant = {
-            key: source.brands.get(name, name) if form.kind == "brand names" else name
-            for key, name in names.items()
-        }
+        meant = names
+        if form.kind == "brand names":
+            meant = {key: source.brands.get(name, name) for key, name in names.items()}
         truth = form.truth(source.graph, meant)
-        known = truth or form.kind == "unknown names" or form.role == "yes or no"
-        if known and len(truth) <= LARGEST:
+        is_known = truth or may_be_empty
+        if is_known and len(truth) <= MAX_NAMES:
             yield Asked(form, "", names, answer_of(form, meant, truth), meant)
 
 
 def _in_turn(groups: Mapping[str, Sequence[Grouped]]) -> list[Grouped]:
-    """One of each group in turn."""
-    return [one for turn in zip_longest(*groups.values()) for one in turn if one is not None]
+    """Return one of each group in turn."""
+    items: list[Grouped] = []
+    for turn in zip_longest(*groups.values()):
+        items += [item for item in turn if item is not None]
+    return items
 
 
-def spread(questions: Sequence[Asked], n: int) -> list[Asked]:
-    """So many of the questions, each form in turn, in the order in which they were made."""
-    of_form: dict[str, list[int]] = {}
-    for i, question in enumerate(questions):
-        of_form.setdefault(question.form.name, []).append(i)
-    return [questions[i] for i in sorted(_in_turn(of_form)[:n])]
+def spread_questions(questions: Sequence[Asked], n: int) -> list[Asked]:
+    """Return `n` of the questions, each form in turn, in the order in which they were made."""
+    positions: dict[str, list[int]] = {}
+    for position, question in enumerate(questions):
+        positions.setdefault(question.form.name, []).append(position)
+    selected = _in_turn(positions)[:n]
+    return [questions[position] for position in sorted(selected)]
 
 
 _ROW = re.compile(
@@ -349,44 +455,53 @@ _SORTS = {
 
 
 def read_medquad(path: Path) -> list[PlainUnit]:
-    """MedQuAD's questions about drugs that have an answer, each once; the cluster is the address of the drug's page.
+    """Read MedQuAD's questions about drugs that have an answer, each once.
 
-    The drug part of the collection is released without its answers, for copyright. Of its questions those have one
-    that were among the judged answers for TREC LiveQA 2017; they are told by the address of their page.
+    The drug part of the collection is released without its answers, for copyright. Of its questions
+    those have one that were among the judged answers for TREC LiveQA 2017; they are told by the
+    address of their page, which is the cluster.
 
-    Raises CorpusError: the archive is not as released.
+    Raises:
+        CorpusError: If the archive is not as released.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            (name,) = (
-                n for n in archive.namelist() if n.endswith(".csv") and not n.startswith("__MACOSX")
-            )
-            text = archive.read(name).decode("utf-8", errors="replace")
-        rows = [row["Answer"] for row in csv.DictReader(io.StringIO(text, newline=""))]
-    except (zipfile.BadZipFile, ValueError, KeyError) as error:
-        raise CorpusError(
-            f"{path.name} is not MedQuAD's archive of judged answers: {error}"
-        ) from error
-    found: dict[str, PlainUnit] = {}
-    for number, row in enumerate(rows, start=1):
+    units: dict[str, PlainUnit] = {}
+    for number, row in enumerate(_read_judged_answers(path), start=1):
         match = _ROW.fullmatch(row.strip())
         if match is None:
             raise CorpusError(
                 f"{path.name}, row {number}: needed question, URL and answer, found {row[:60]!r}."
             )
         if "/druginfo/" in match["url"] and match["answer"]:
-            question = " ".join(match["question"].split()).replace(" ?", "?")
-            sort = next(sort for sort, words in _SORTS.items() if re.search(words, question))
-            answer = " ".join(match["answer"].split())
-            found.setdefault(
-                question, PlainUnit(question, match["url"], question, answer, {"sort": sort})
-            )
-    return list(found.values())
+            unit = _medquad_unit(match)
+            units.setdefault(unit.text, unit)
+    return list(units.values())
+
+
+def _read_judged_answers(path: Path) -> list[str]:
+    """Read the answers in the table of an archive; each has its question and URL."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if name.endswith(".csv")]
+            (table,) = (name for name in names if not name.startswith("__MACOSX"))
+            text = archive.read(table).decode("utf-8", errors="replace")
+        return [row["Answer"] for row in csv.DictReader(io.StringIO(text, newline=""))]
+    except (zipfile.BadZipFile, ValueError, KeyError) as error:
+        raise CorpusError(
+            f"{path.name} is not MedQuAD's archive of judged answers: {error}"
+        ) from error
+
+
+def _medquad_unit(match: re.Match[str]) -> PlainUnit:
+    question = " ".join(match["question"].split()).replace(" ?", "?")
+    answer = " ".join(match["answer"].split())
+    sort = next(sort for sort, words in _SORTS.items() if re.search(words, question))
+    return PlainUnit(question, match["url"], question, answer, {"sort": sort})
 
 
 def sample_references(references: Sequence[PlainUnit], n: int, seed: int) -> list[PlainUnit]:
-    """So many of them by chance, each sort in turn."""
-    of_sort: dict[str, list[PlainUnit]] = {sort: [] for sort in _SORTS}
-    for i in np.random.default_rng(seed).permutation(len(references)):
-        of_sort[references[i].strata["sort"]].append(references[i])
-    return _in_turn(of_sort)[:n]
+    """Draw `n` of MedQuAD's questions, each sort in turn."""
+    by_sort: dict[str, list[PlainUnit]] = {sort: [] for sort in _SORTS}
+    for position in np.random.default_rng(seed).permutation(len(references)):
+        reference = references[position]
+        by_sort[reference.strata["sort"]].append(reference)
+    return _in_turn(by_sort)[:n]

@@ -1,7 +1,11 @@
-"""Rules of claims in `data/published/drug_interactions.yml` that compare more than arms: rows in, a Decision out."""
+"""Rules of claims in `data/published/drug_interactions.yml` that compare more than arms.
+
+Each takes the rows of a run, and facts that a notebook hands over, and returns a Decision.
+"""
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,14 +17,15 @@ from evaluation import decisions, figures
 from evaluation.decisions import Decision, Part
 from evaluation.metrics import Score, bootstrap
 from evaluation.outcomes import Outcomes
-from evaluation.published import Published, Rule
+from evaluation.published import Number, Published, Rule
 from evaluation.rules import evaluate
-from papers.drug_interactions.qa import BASELINES, PASS, useful
+from papers.drug_interactions.qa import BASELINES, PASS, is_useful
 
 SWAPPED = 2 / 3
 """Kendall's tau of two orders of the paper's four arms that differ in one pair of neighbours."""
 PAPERS = (*BASELINES, "drugrag")
-JUDGE = "GPT-4.1"  # the judge of the paper's ratings (Setup, metrics)
+JUDGE = "GPT-4.1"
+"""The judge of the paper's ratings (Setup, metrics)."""
 Floats = NDArray[np.float64]
 
 
@@ -29,17 +34,25 @@ def _ahead(measure: str, *tasks: str) -> Rule:
 
 
 def worth(outcomes: Outcomes, truth: Score | None) -> str:
-    """What the judge can be used for, in half a sentence."""
+    """Return what the judge can be used for, in half a sentence.
+
+    Args:
+        outcomes: The rows of the judge.
+        truth: Its AUC, right answers against wrong; None if there are not both.
+    """
     if truth is None:
-        return "whether the judge tells right from wrong is unknown, as the answers are all right or all wrong"
-    can = "tells" if useful(truth) else "does not tell"
-    missed, passed = (
-        figures.score_text(outcomes.where(task="judge").score(m)) for m in ("missed", "passed")
-    )
+        return (
+            "whether the judge tells right from wrong is unknown, as the answers are all right or "
+            "all wrong"
+        )
+    can = "tells" if is_useful(truth) else "does not tell"
+    judgements = outcomes.where(task="judge")
+    missed = figures.score_text(judgements.score("missed"))
+    passed = figures.score_text(judgements.score("passed"))
     return (
         f"the judge {can} right from wrong in {truth.n} answers with a known truth (AUC "
-        f"{figures.score_text(truth, 'ratio')}, where 0.5 is chance; it marks {missed} of the right answers below "
-        f"{PASS} of 5, and {passed} of the wrong ones {PASS} or 5)"
+        f"{figures.score_text(truth, 'ratio')}, where 0.5 is chance; it marks {missed} of the "
+        f"right answers below {PASS} of 5, and {passed} of the wrong ones {PASS} or 5)"
     )
 
 
@@ -50,59 +63,69 @@ def _at_chance(outcomes: Outcomes, truth: Score | None) -> Decision:
 
 
 def beats_baselines(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decision:  # noqa: ANN401  # facts of other rules
-    """Whether DrugRAG leads by the cosine and by the paper's judge, if above chance (Table II; Results)."""
-    cosine = _ahead("cosine", "medquad")
-    if useful(truth) and not _other_judges(outcomes):
-        both = Rule(all_of=(_ahead("rating", "known", "medquad"), cosine))
-        return evaluate(both, outcomes, "rerun", paper="drug_interactions")
-    found = evaluate(cosine, outcomes, "rerun", paper="drug_interactions")
-    judges = f"the judge is {figures.listed(_other_judges(outcomes))}, the paper's is {JUDGE}"
-    unused = judges if useful(truth) else worth(outcomes, truth)
-    why = f"By the cosine alone: {found.why} The rating is not used: {unused}."
-    return Decision(found.verdict, why, found.p, found.reason, found.needed)
+    """Decide whether DrugRAG leads (Table II; Results).
+
+    It does by the cosine, and by the paper's judge if that is above chance.
+    """
+    by_cosine = _ahead("cosine", "medquad")
+    if is_useful(truth) and not _other_judges(outcomes):
+        by_both = Rule(all_of=(_ahead("rating", "known", "medquad"), by_cosine))
+        return evaluate(by_both, outcomes, "rerun", paper="drug_interactions")
+    decision = evaluate(by_cosine, outcomes, "rerun", paper="drug_interactions")
+    if is_useful(truth):
+        judges = figures.listed(_other_judges(outcomes))
+        unused = f"the judge is {judges}, the paper's is {JUDGE}"
+    else:
+        unused = worth(outcomes, truth)
+    why = f"By the cosine alone: {decision.why} The rating is not used: {unused}."
+    return Decision(decision.verdict, why, decision.p, decision.reason, decision.needed)
 
 
 def _other_judges(outcomes: Outcomes) -> list[str]:
-    """The models that judged and are not the paper's judge."""
-    return [
-        name
-        for name in outcomes.where(task="judge").frame.model.unique()
-        if JUDGE.lower() not in name.lower()
-    ]
+    """Return the models that judged and are not the paper's judge."""
+    judges = outcomes.where(task="judge").frame.model.unique()
+    return [name for name in judges if JUDGE.lower() not in name.lower()]
 
 
 def agentic_adds_little(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
-    """Whether agentic RAG gains on text RAG, and DrugRAG gains more on agentic RAG than that (Results)."""
+    """Decide whether agentic RAG gains on text RAG, and DrugRAG on agentic RAG more (Results)."""
     known = outcomes.where(task="known")
-    more, graph = known.compare([("agentic", "text"), ("drugrag", "agentic")], "f1")
-    of = [known.values("f1", arm) for arm in ("drugrag", "agentic", "text")]
-    further = bootstrap(of[0] - 2 * of[1] + of[2], clusters=_clusters(known), draws=outcomes.draws)
+    pairs = [("agentic", "text"), ("drugrag", "agentic")]
+    by_agentic, by_graph = (comparison.test for comparison in known.compare(pairs, "f1"))
+    drugrag, agentic, text = (known.values("f1", arm) for arm in ("drugrag", "agentic", "text"))
+    further_gains = drugrag - 2 * agentic + text
+    further = bootstrap(further_gains, clusters=_clusters(known), draws=outcomes.draws)
     # the second test is no part of the rule: the first p needs no adjustment
-    p = more.test.p
+    p = by_agentic.p
     why = (
-        f"F1 of the answer set: agentic RAG minus text RAG {figures.points(more.test)} points, {figures.p_words(p)}; "
-        f"DrugRAG minus agentic RAG {figures.points(graph.test)} points, n = {more.test.n}."
+        f"F1 of the answer set: agentic RAG minus text RAG {figures.points(by_agentic)} points, "
+        f"{figures.p_words(p)}; DrugRAG minus agentic RAG {figures.points(by_graph)} points, "
+        f"n = {by_agentic.n}."
     )
     gains = [
-        Part(more.test, partial(decisions.better, p=p)),
+        Part(by_agentic, partial(decisions.better, p=p)),
         Part(further, partial(decisions.above, bound=0)),
     ]
     return decisions.decide_by_intervals(gains, (0.0,), why=why, p=p)
 
 
 def smaller_prompt(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
-    """Whether prompts with facts have fewer tokens than those with five passages (Discussion, speed)."""
+    """Decide whether prompts with facts have fewer tokens than those with five passages.
+
+    See Discussion, speed.
+    """
     rows = outcomes.where(task=["known", "medquad"])
     if not {"drugrag", "text"} <= rows.arms_with("prompt_tokens"):
         return Decision(
             "not run", "No question has both prompts within the context.", reason="no answers"
         )
-    (found,) = rows.compare([("drugrag", "text")], "prompt_tokens")
-    test = found.test
-    value, low, high = (figures.signed(of, 0) for of in (test.value, test.low, test.high))
+    (comparison,) = rows.compare([("drugrag", "text")], "prompt_tokens")
+    test = comparison.test
+    value, low, high = (figures.signed(number, 0) for number in (test.value, test.low, test.high))
+    with_facts = comparison.scores[0]
     why = (
-        f"Tokens of the answer's prompt, facts minus five passages: {value} [{low}, {high}], n = {test.n}; "
-        f"mean with facts: {found.scores[0].value:.0f}."
+        f"Tokens of the answer's prompt, facts minus five passages: {value} [{low}, {high}], "
+        f"n = {test.n}; mean with facts: {with_facts.value:.0f}."
     )
     return Decision(decisions.below(test, 0), why, test.p)
 
@@ -114,66 +137,96 @@ def larger_answers_better(
     alone: str,
     **_: Any,  # noqa: ANN401
 ) -> Decision:
-    """Whether the larger of two models, the first, answers better from the same facts (Abstract; System)."""
+    """Decide whether the larger of two models answers better from the same facts.
+
+    See the abstract and System.
+
+    Args:
+        outcomes: The rows of all models.
+        models: The models that answered, the larger first.
+        alone: Why one model answers, if one does.
+    """
     if len(models) < 2:
         return Decision("not run", f"One model answers. {alone}", reason="one model")
     large, small = models
-    sizes = [parameters(name) for name in models]
-    if None in sizes or (sizes[0] or 0) <= (sizes[1] or 0):
+    if not _is_larger(large, small):
         why = f"{large} is not larger than {small} by the billions of parameters in their names."
         return Decision("not run", why, reason="stand-in")
     frame = outcomes.where(task="known", arm="drugrag", model=list(models)).frame
-    (found,) = Outcomes(frame.assign(arm=frame.model), draws=outcomes.draws).compare(
-        [(large, small)], "f1"
+    by_model = Outcomes(frame.assign(arm=frame.model), draws=outcomes.draws)
+    (comparison,) = by_model.compare([(large, small)], "f1")
+    test = comparison.test
+    why = (
+        f"F1 of DrugRAG's answer sets, {large} minus {small}: {figures.points(test)} points, "
+        f"n = {test.n}, {figures.p_words(test.p)}."
     )
-    test = found.test
-    why = f"F1 of DrugRAG's answer sets, {large} minus {small}: {figures.points(test)} points, n = {test.n}."
-    return Decision(
-        decisions.better(test, test.p), f"{why[:-1]}, {figures.p_words(test.p)}.", test.p
-    )
+    return Decision(decisions.better(test, test.p), why, test.p)
+
+
+def _is_larger(large: str, small: str) -> bool:
+    """Whether a model is larger than another, by their names."""
+    large_size, small_size = parameters(large), parameters(small)
+    if large_size is None or small_size is None:
+        return False
+    return large_size > small_size
 
 
 def parameters(model: str) -> float | None:
-    """Billions of parameters in the name of a model, such as 1.5 in `Qwen2.5-1.5B`; None if it has none."""
-    named = re.search(r"(?<![\d.])(\d+(?:\.\d+)?)b(?![a-z])", model, re.IGNORECASE)
-    return float(named[1]) if named else None
+    """Read the billions of parameters off the name of a model; None if it has none.
+
+    `Qwen2.5-1.5B` has 1.5.
+    """
+    match = re.search(r"(?<![\d.])(\d+(?:\.\d+)?)b(?![a-z])", model, re.IGNORECASE)
+    return float(match[1]) if match else None
 
 
 def varies_least(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decision:  # noqa: ANN401
-    """Whether the standard deviation of DrugRAG's ratings is below that of each baseline (Results, consistency)."""
-    if not useful(truth):
+    """Decide whether DrugRAG's ratings have a smaller standard deviation than each baseline's.
+
+    See Results, consistency.
+    """
+    if not is_useful(truth):
         return _at_chance(outcomes, truth)
     rows = outcomes.where(task=["known", "medquad"])
-    mine, clusters = rows.values("rating", "drugrag"), _clusters(rows)
-    apart = {
-        arm: _spread_difference(mine, rows.values("rating", arm), clusters, outcomes.draws)
-        for arm in BASELINES
-    }
-    told = "; ".join(
-        f"{rows.label(a)} {figures.points_text(s.value, s.low, s.high)}" for a, s in apart.items()
+    ratings = rows.values("rating", "drugrag")
+    parts = []
+    texts = []
+    for arm in BASELINES:
+        baseline = rows.values("rating", arm)
+        difference = _spread_difference(ratings, baseline, _clusters(rows), outcomes.draws)
+        points = figures.points_text(difference.value, difference.low, difference.high)
+        texts.append(f"{rows.label(arm)} {points}")
+        parts.append(Part(difference, partial(decisions.below, bound=0)))
+    why = (
+        f"Standard deviation of the rating in points, DrugRAG minus: {'; '.join(texts)}, "
+        f"n = {len(ratings)}."
     )
-    why = f"Standard deviation of the rating in points, DrugRAG minus: {told}, n = {len(mine)}."
-    criterion = partial(decisions.below, bound=0)
-    parts = [Part(score, criterion) for score in apart.values()]
     decision = decisions.decide_by_intervals(parts, (0.0,), why=why)
     return decisions.require_own_models(decision, f"ratings by {JUDGE}", _other_judges(outcomes))
 
 
 def judge_ranks(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decision:  # noqa: ANN401
-    """Whether the judge orders the paper's four arms as the F1 of the answer sets does (Setup, metrics)."""
-    if not useful(truth):
+    """Decide whether the judge orders the paper's four arms as the F1 of the answer sets does.
+
+    See Setup, metrics.
+    """
+    if not is_useful(truth):
         return _at_chance(outcomes, truth)
     known = outcomes.where(task="known")
-    marks, f1 = (np.array([known.values(m, arm) for arm in PAPERS]) for m in ("rating", "f1"))
-    tau = _rank_agreement(marks, f1, _clusters(known), outcomes.draws)
-    orders = (
-        ", ".join(known.label(PAPERS[i]) for i in np.argsort(-of.mean(axis=1), kind="stable"))
-        for of in (marks, f1)
-    )
-    why = "By the judge: {}. By F1: {}. Kendall's tau-b: {}.".format(
-        *orders, figures.score_text(tau, "ratio")
+    ratings = np.array([known.values("rating", arm) for arm in PAPERS])
+    f1 = np.array([known.values("f1", arm) for arm in PAPERS])
+    tau = _rank_agreement(ratings, f1, _clusters(known), outcomes.draws)
+    why = (
+        f"By the judge: {_order_text(known, ratings)}. By F1: {_order_text(known, f1)}. "
+        f"Kendall's tau-b: {figures.score_text(tau, 'ratio')}."
     )
     return Decision(decisions.above(tau, SWAPPED), why)
+
+
+def _order_text(rows: Outcomes, values: Floats) -> str:
+    """List the paper's arms by their mean, the highest first; `values` is of shape (arms, n)."""
+    order = np.argsort(-values.mean(axis=1), kind="stable")
+    return ", ".join(rows.label(PAPERS[position]) for position in order)
 
 
 def _clusters(rows: Outcomes) -> list[str]:
@@ -181,69 +234,116 @@ def _clusters(rows: Outcomes) -> list[str]:
 
 
 def _spread_difference(a: Floats, b: Floats, clusters: Sequence[str], draws: int) -> Score:
-    """Standard deviation of (n,) values `a` minus that of `b`."""
+    """Return the standard deviation of (n,) values `a` minus that of `b`."""
 
-    def apart(rows: Floats) -> float:
-        at = rows.astype(int)
-        return float(a[at].std() - b[at].std())
+    def difference(rows: Floats) -> float:
+        positions = rows.astype(int)
+        return float(a[positions].std() - b[positions].std())
 
-    return bootstrap(np.arange(len(a)), apart, clusters=clusters, draws=draws)
+    return bootstrap(np.arange(len(a)), difference, clusters=clusters, draws=draws)
 
 
 def _rank_agreement(a: Floats, b: Floats, clusters: Sequence[str], draws: int) -> Score:
-    """Kendall's tau-b between the orders of k arms by two (k, n) measures; 0 where one has all arms alike."""
+    """Return Kendall's tau-b between the orders of k arms by two (k, n) measures.
+
+    It is 0 where one measure has all arms alike.
+    """
 
     def tau(rows: Floats) -> float:
-        # sums of the same marks in another order differ in their last digits, and are ties
-        means = [np.round(of[:, rows.astype(int)].mean(axis=1), 9) for of in (a, b)]
-        return float(np.nan_to_num(kendalltau(*means).statistic))
+        positions = rows.astype(int)
+        agreement = kendalltau(_means(a[:, positions]), _means(b[:, positions]))
+        return float(np.nan_to_num(agreement.statistic))
 
     return bootstrap(np.arange(a.shape[1]), tau, clusters=clusters, draws=draws)
 
 
+def _means(values: Floats) -> Floats:
+    """Return the means of (k, n) values.
+
+    Sums of the same marks in another order differ in their last digits, and are ties.
+    """
+    return np.round(values.mean(axis=1), 9)
+
+
 def gain_over_no_retrieval(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  # noqa: ANN401
-    """Whether Table II as printed holds the gain over no retrieval that the abstract states."""
-    return _gain(printed, "gain_no_retrieval")
+    """Decide whether Table II as printed holds the gain over no retrieval (Abstract)."""
+    return _decide_gain(printed, "gain_no_retrieval")
 
 
 def gain_over_text(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  # noqa: ANN401
-    """The same of both text baselines; the abstract speaks of them in the plural."""
-    return _gain(printed, "gain_rag_text")
+    """Decide the same of both text baselines; the abstract speaks of them in the plural."""
+    return _decide_gain(printed, "gain_rag_text")
 
 
 def readings(best: float, base: float) -> tuple[float, float, float]:
-    """A gain in Table II in points, relative to the baseline, and relative to its rating from 1 to 5.
+    """Read a gain in Table II in three ways.
 
     Table II is normalised from ratings of 1 to 5 (Setup), so that x stands for a rating of 1 + 4x.
+
+    Returns:
+        The gain in points, relative to the baseline, and relative to its rating from 1 to 5.
     """
     return best - base, best / base - 1, 4 * (best - base) / (1 + 4 * base)
 
 
 GAINS = {"gain_no_retrieval": ("no_retrieval",), "gain_rag_text": ("rag_text", "graphrag")}
 """The gains that the abstract states, and the baselines in Table II."""
+GAIN_TOLERANCE = 0.025 + 1e-9
+"""Largest distance between a gain and the stated one, which the paper calls approximate."""
+N_SCALES = 3
 
 
-def _gain(printed: Published, number: str) -> Decision:
-    """Whether the large model's gains lie within 2.5 points of the stated one; undecided if the two need two scales.
+@dataclass(frozen=True)
+class _StatedGain:
+    """A gain that the abstract states.
 
-    The abstract does not say of which scale its gains are.
+    Attributes:
+        stated: The gain as the abstract states it.
+        best: DrugRAG's score in Table II.
+        baselines: The scores in Table II that it may be a gain on.
     """
-    best, told = printed.number("drug_interactions.table2.drugrag.llama_70b"), []
-    scales: dict[str, set[int]] = {}
-    for name, arms in GAINS.items():
-        stated = printed.number(f"drug_interactions.text.{name}").value
-        bases = [printed.number(f"drug_interactions.table2.{arm}.llama_70b") for arm in arms]
-        gains = [readings(best.value, base.value) for base in bases]
-        away = [max(abs(gain - stated) for gain in of) for of in zip(*gains, strict=True)]
-        scales[name] = {scale for scale, distance in enumerate(away) if distance <= 0.025 + 1e-9}
-        if name == number:
-            told = [
-                f"{100 * points:.1f} points or {100 * relative:.1f} % more than {base.row} ({base.printed}), "
-                f"{100 * rated:.1f} % by the rating of 1 to 5"
-                for base, (points, relative, rated) in zip(bases, gains, strict=True)
-            ]
-            told.append(f"the paper says about {100 * stated:.0f} %")
-    why = f"DrugRAG's score is {best.printed}: {'; '.join(told)}."
-    if scales[number] and not set.intersection(*scales.values()):
+
+    stated: float
+    best: float
+    baselines: Sequence[Number]
+
+    def scales(self) -> set[int]:
+        """Return the readings by which the gain on each baseline is the stated one."""
+        gains = [readings(self.best, baseline.value) for baseline in self.baselines]
+        scales = set()
+        for scale in range(N_SCALES):
+            distances = [abs(gain[scale] - self.stated) for gain in gains]
+            if max(distances) <= GAIN_TOLERANCE:
+                scales.add(scale)
+        return scales
+
+    def text(self) -> str:
+        """Return the gains as read, and as stated."""
+        texts = []
+        for baseline in self.baselines:
+            points, relative, rated = readings(self.best, baseline.value)
+            texts.append(
+                f"{100 * points:.1f} points or {100 * relative:.1f} % more than {baseline.row} "
+                f"({baseline.printed}), {100 * rated:.1f} % by the rating of 1 to 5"
+            )
+        texts.append(f"the paper says about {100 * self.stated:.0f} %")
+        return "; ".join(texts)
+
+
+def _decide_gain(printed: Published, name: str) -> Decision:
+    """Decide whether the large model's gains lie within 2.5 points of the stated one.
+
+    The abstract does not say of which scale its gains are: it is undecided if the two need two.
+    """
+    best = printed.number("drug_interactions.table2.drugrag.llama_70b")
+    gains = {}
+    for gain_name, arms in GAINS.items():
+        stated = printed.number(f"drug_interactions.text.{gain_name}").value
+        baselines = [printed.number(f"drug_interactions.table2.{arm}.llama_70b") for arm in arms]
+        gains[gain_name] = _StatedGain(stated, best.value, baselines)
+    why = f"DrugRAG's score is {best.printed}: {gains[name].text()}."
+    own_scales = gains[name].scales()
+    common_scales = set.intersection(*(gain.scales() for gain in gains.values()))
+    if own_scales and not common_scales:
         return Decision("undecided", f"{why} The two stated gains hold on different scales.")
-    return Decision(decisions.exactly(bool(scales[number])), why)
+    return Decision(decisions.exactly(bool(own_scales)), why)
