@@ -24,6 +24,7 @@ READABLE_PACKAGES: tuple[str, ...] = (
     "papers/across_papers",
     "papers/biomedrag",
     "papers/clinical_notes",
+    "papers/drug_interactions",
     "papers/qa_rag",
     "papers/side_effects",
     "publish",
