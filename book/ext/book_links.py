@@ -1,8 +1,8 @@
 """Sphinx extension: where the book's buttons lead.
 
-The repository's address is what `publish.launch.repository_url` finds; without one, a page has no launch, edit or
-repository button. The pages are staged copies, so a button leads to the file that a reader can edit or run:
-`notebooks/<name>.ipynb`, `book/<page>.md`.
+The repository's address is what `publish.launch.repository_url` finds; without one, a page has no
+launch, edit or repository button. The pages are staged copies, so a button leads to the file that a
+reader can edit or run: `notebooks/<name>.ipynb`, `book/<page>.md`.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ class LLM:
             patience=self._patience,
         )
 
-    def chat_many(
+    def chat_many(  # noqa: PLR0913  # as the API
         self,
         prompts: Sequence[Messages | str],
         *,

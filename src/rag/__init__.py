@@ -1,1 +1,1 @@
-"""Parts that more than one paper uses: passages, retrieval, reranking, names, text-to-Cypher, prompts, ask boxes."""
+"""What several papers use: prompts, retrieval, names, text to Cypher."""
