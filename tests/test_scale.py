@@ -116,9 +116,8 @@ def test_a_task_of_the_array_runs_its_notebook_and_brings_everything_back(
     assert (project / TASKS / "smoke-02_demo_second" / "answer").read_text() == "kept"
     assert [path.name for path in (build / "inputs" / "smoke").iterdir()] == ["02_demo_second.json"]
     assert not list(node.iterdir()), "nothing stays on the node"
-    again = run_as(
-        project, sys.executable, "-m", "medrerun", "run", "02_demo_second", PROFILE="smoke"
-    )
+    command = [sys.executable, "-m", "medrerun", "run", "02_demo_second"]
+    again = run_as(project, *command, PROFILE="smoke", PYTHONPATH=str(project / "src"))
     assert again.returncode == 0, again.stderr
     assert "done in" not in again.stderr, "make takes it for its own run"
 

@@ -26,10 +26,15 @@ PYPI = "https://pypi.org/simple/"
 REACH_SECONDS = 4
 """Seconds in which the package index is reached, the look-up of its name included."""
 SCRIPT = """#!{python}
+import sys
+
+sys.path.insert(0, {source!r})
+
 from medrerun.main import main
 
 main()
 """
+"""The command. Only it finds the code: a notebook that is opened alone must set itself up."""
 
 
 def main() -> int:
@@ -95,11 +100,9 @@ def _make_with_another_python() -> None:
 
 def _install_command(python: Path) -> None:
     """Install the command `medrerun`, which runs the code in this folder."""
-    command = [str(python), "-c", "import site; print(site.getsitepackages()[0])"]
-    packages = Path(subprocess.check_output(command, text=True).strip())
-    (packages / "medrerun.pth").write_text(f"{ROOT / 'src'}\n", encoding="utf-8")
     script = VENV / "bin" / "medrerun"
-    script.write_text(SCRIPT.format(python=python), encoding="utf-8")
+    source = str(ROOT / "src")
+    script.write_text(SCRIPT.format(python=python, source=source), encoding="utf-8")
     script.chmod(0o755)
 
 
