@@ -673,7 +673,9 @@ def is_running(db: Graph, statement: str) -> bool:
 def test_a_runaway_is_stopped_also_on_the_server(db: Graph, statement: str) -> None:
     db.read_untrusted("RETURN 1 AS x", timeout=60)  # which connects
     start = time.monotonic()
-    with pytest.raises(CypherRejected, match=r"longer than 1.5 s and was stopped|server broke off"):
+    # the embedded server bounds what a query collects, which a quick machine reaches first
+    stopped = r"longer than 1.5 s and was stopped|server broke off|Limit of allowed elements"
+    with pytest.raises(CypherRejected, match=stopped):
         db.read_untrusted(statement, timeout=LIMIT)
     assert time.monotonic() - start < LIMIT + 1
     deadline = time.monotonic() + 3
