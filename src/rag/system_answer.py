@@ -1,0 +1,123 @@
+"""What the five systems return to a person: an answer with all that it rests on.
+
+A command prints it, a notebook shows it, and the HTTP interface sends it as JSON.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+import markupsafe
+
+from helpers.folders import printable
+
+MAX_PRINTED = 10
+"""Rows or excerpts of the evidence that a command or a notebook shows; the JSON has all."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A row of a table, or an excerpt of a text.
+
+    Attributes:
+        text: The row in words, or the excerpt.
+        source: Where it comes from, such as a table and row, or a file and page.
+        values: The columns of a row; empty for an excerpt.
+    """
+
+    text: str
+    source: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SystemAnswer:
+    """The answer of a system to a question.
+
+    Attributes:
+        question: The question.
+        text: The answer in words; what is needed instead, if the question was not answered.
+        answered: False if the system asks back, or has not understood the question.
+        evidence: What the answer rests on, the best first.
+        citations: The sources that the answer names, such as ``[1] guide.pdf, page 3``.
+        statement: The query that found the evidence, such as Cypher; empty if there is none.
+        parameters: The values of the statement's parameters.
+        notes: What the reader must know too: corrected names, and what replaces a part of the
+            paper's system.
+        details: Further results in plain types, such as the kind of the question.
+    """
+
+    question: str
+    text: str
+    answered: bool = True
+    evidence: tuple[Evidence, ...] = ()
+    citations: tuple[str, ...] = ()
+    statement: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all fields in plain types, for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        """Write the answer for a terminal; no character of it can steer the terminal."""
+        parts = [self.text]
+        for title, lines in self._sections().items():
+            indented = [f"  {line}" for line in lines]
+            parts.append("\n".join([f"{title}:", *indented]))
+        lines = "\n\n".join(parts).split("\n")
+        return "\n".join(printable(line) for line in lines)
+
+    def _repr_html_(self) -> str:
+        """Write the answer for a notebook; all text is escaped."""
+        parts = [_paragraph(self.text)]
+        for title, lines in self._sections().items():
+            if title == "Statement":
+                block = markupsafe.Markup("<pre>{}</pre>").format("\n".join(lines))
+            else:
+                items = [markupsafe.Markup("<li>{}</li>").format(line) for line in lines]
+                block = markupsafe.Markup("<ul>{}</ul>").format(markupsafe.Markup().join(items))
+            parts.append(markupsafe.Markup("<b>{}</b>{}").format(title, block))
+        return str(markupsafe.Markup().join(parts))
+
+    def _sections(self) -> dict[str, list[str]]:
+        """Return the lines of each part that is not empty, by its title."""
+        sections = {
+            "Notes": list(self.notes),
+            "Citations": list(self.citations),
+            "Evidence": self._evidence_lines(),
+            "Statement": self._statement_lines(),
+        }
+        return {title: lines for title, lines in sections.items() if lines}
+
+    def _evidence_lines(self) -> list[str]:
+        lines = []
+        for item in self.evidence[:MAX_PRINTED]:
+            text = " ".join(item.text.split())
+            lines.append(f"{text} ({item.source})" if item.source else text)
+        n_more = len(self.evidence) - MAX_PRINTED
+        if n_more > 0:
+            lines.append(f"and {n_more:,} more")
+        return lines
+
+    def _statement_lines(self) -> list[str]:
+        if not self.statement:
+            return []
+        lines = self.statement.strip().split("\n")
+        for name, value in self.parameters.items():
+            lines.append(f"${name} = {value!r}")
+        return lines
+
+
+def _paragraph(text: str) -> markupsafe.Markup:
+    lines = [markupsafe.escape(line) for line in text.split("\n")]
+    return markupsafe.Markup("<p>{}</p>").format(markupsafe.Markup("<br>").join(lines))
+
+
+class System(Protocol):
+    """A system that is ready to be asked; `medrerun api` serves any that has this method."""
+
+    def ask(self, question: str) -> SystemAnswer:
+        """Answer a question."""
