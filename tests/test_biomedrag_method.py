@@ -595,6 +595,13 @@ def test_the_claims_about_printed_numbers_are_decided():
         "knn_below_none_on_ddi": "cannot be run",
         "best_parts": "agrees",
         "significant_on_git_re": "cannot be run",  # BERT answered the same rows
+        # of three models on four corpora, one corpus shows a gain for each
+        "better_on_mtsamples": "cannot be run",
+        "better_on_umls": "cannot be run",
+        "better_on_adint": "cannot be run",
+        "one_sentence_best_on_ade": "agrees",
+        "onerel_beats_unirel": "differs",  # on DDI both recalls are the same count
+        "superior_everywhere": "differs",  # on ADInt RA-KNN-n is above it
     }
     baselines = list(
         printed_tests.comparisons(published("biomedrag"), "significant_on_git")["against"]

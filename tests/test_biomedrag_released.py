@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -207,6 +208,15 @@ def test_the_released_answers_give_every_cell_that_they_cover():
     assert decision.verdict == "differs"
     assert "31 of 465 (27.3 by chance" in decision.why
     assert all(len(of) == sum(row.arm == "lora_rag" for row in rows) for of in choices.values())
+    diverse = rules.documents_are_diverse(out, released=choices)
+    assert diverse.verdict == "differs"
+    assert "5 different documents" in diverse.why
+    assert released.commonest_share(choices["scorer"]).value == pytest.approx(444 / 465)
+    shown = released.documents_table(choices, corpora.load("GIT")).html
+    assert re.search(r"nearest sentence \(KNN\).*?465.*?465", shown, re.DOTALL), (
+        "every document of the nearest-neighbour prompts is a validation sentence"
+    )
+    assert released.answers_with_documents(choices["scorer"]) == 465
 
 
 def chosen(hits: int) -> list[released.Choice]:
@@ -224,6 +234,19 @@ def test_a_scorer_fits_if_it_agrees_with_the_sentences_beyond_chance(hits: int, 
         Outcomes([], draws=500), released={"scorer": chosen(hits), "knn": chosen(0)}
     )
     assert decision.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("documents", "verdict"),
+    [(["d"] * 60 + ["e"] * 30, "differs"), ([f"d{i}" for i in range(90)], "agrees")],
+)
+def test_documents_are_diverse_if_two_of_them_do_not_serve_most_sentences(
+    documents: list[str], verdict: str
+):
+    choices = [released.Choice(f"s{i}", "R", document, "R") for i, document in enumerate(documents)]
+    decision = rules.documents_are_diverse(Outcomes([]), released={"scorer": choices})
+    assert decision.verdict == verdict
+    assert rules.documents_are_diverse(Outcomes([]), released={}).verdict == "not run"
 
 
 @given(st.integers(1, 60), st.integers(0, 4))

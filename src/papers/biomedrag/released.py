@@ -19,17 +19,19 @@ from sklearn.metrics import cohen_kappa_score
 
 from evaluation import figures
 from evaluation.answers import Answer, make_row
-from evaluation.metrics import Floats, Score, bootstrap
+from evaluation.metrics import Floats, Score, bootstrap, proportion
 from evaluation.outcomes import Outcomes
 from evaluation.published import Number
 from evaluation.record import Run
 from papers.biomedrag.arms import Prediction
 from papers.biomedrag.corpora import KEYS, Corpus, CorpusError, Example, json_lines
-from papers.biomedrag.scoring import parse_triples
+from papers.biomedrag.scoring import parse_triples, same_text
 from papers.biomedrag.study import to_answer, units
 from resources.datasets import locate, locate_available
 
 GENERATIONS: Final = "biomedrag/released/generations.json"
+N_COMMONEST: Final = 2
+"""Documents that `commonest_share` counts."""
 EARLIER: Final = "biomedrag/released/generations_5000.json"
 LABELS: Final = {
     "lora_rag": "LLaMA2 13B with BiomedRAG, step 8,000",
@@ -45,6 +47,7 @@ CHOICES: Final = {
 """Registry name and label of each file of chosen documents for the GIT test."""
 
 _ANSWER: Final = re.compile(r"### Response:\s*(.*?)\s*(?:\n\s*\n|\Z)", re.DOTALL)
+_INSTRUCTION: Final = re.compile(r"### Instruction:(.*?)### Input:", re.DOTALL)
 _DOCUMENT: Final = re.compile(
     r"Context:\s*(.*?)\s*Response:\s*(.*?)\s*(?:\d\. Context:|\Z)", re.DOTALL
 )
@@ -267,6 +270,58 @@ def agreement(choices: Sequence[Choice], draws: int) -> Score:
         return float(cohen_kappa_score(sentences[positions], documents[positions]))
 
     return bootstrap(np.arange(len(choices)), kappa, draws=draws)
+
+
+def commonest_share(choices: Sequence[Choice]) -> Score:
+    """Return the share of sentences that one of the `N_COMMONEST` commonest documents serves."""
+    return proportion(_n_with_commonest(choices), len(choices))
+
+
+def _n_with_commonest(choices: Sequence[Choice]) -> int:
+    documents = Counter(choice.document for choice in choices)
+    return sum(count for _, count in documents.most_common(N_COMMONEST))
+
+
+def documents_table(choices: Mapping[str, Sequence[Choice]], corpus: Corpus) -> figures.Html:
+    """Show how many documents each retriever chose for GIT, how often, and from which split.
+
+    Args:
+        choices: The choices of each retriever.
+        corpus: GIT, whose validation sentences a document may be.
+    """
+    validation = {same_text(example.text) for example in corpus.validation}
+    rows = []
+    for name, chosen in choices.items():
+        counts = Counter(choice.document for choice in chosen)
+        n_validation = sum(same_text(choice.document) in validation for choice in chosen)
+        row = {
+            "retriever": CHOICES[name][1],
+            "sentences": len(chosen),
+            "different documents": len(counts),
+            "with one of the two commonest": _n_with_commonest(chosen),
+            "with a whole validation sentence": n_validation,
+            "with their own relation": sum(choice.hit for choice in chosen),
+            "by chance": f"{by_chance(chosen):.1f}",
+            "commonest document": counts.most_common(1)[0][0].strip(),
+        }
+        rows.append(row)
+    caption = "Documents chosen for the test sentences of GIT, as released"
+    return figures.table(pd.DataFrame(rows), caption)
+
+
+def answers_with_documents(choices: Sequence[Choice]) -> int:
+    """Count the released answers whose prompt shows the document chosen for their sentence.
+
+    Raises:
+        DataUnavailable: No source has the file of the answers.
+    """
+    answers = json_lines(locate(GENERATIONS, "real").path)
+    is_shown = []
+    for answer, choice in zip(answers, choices, strict=True):
+        prompt = _INSTRUCTION.search(answer["predicted"])
+        document = same_text(choice.document)
+        is_shown.append(prompt is not None and document in same_text(prompt[1]))
+    return sum(is_shown)
 
 
 def choices_plot(choices: Mapping[str, Sequence[Choice]], draws: int) -> figures.Picture:

@@ -14,7 +14,7 @@ from evaluation.outcomes import Comparison, Outcomes
 from evaluation.published import WORTHWHILE, Published, Rule
 from evaluation.rules import evaluate
 from papers.biomedrag import ablation, printed_tests
-from papers.biomedrag.released import Choice, agreement, by_chance
+from papers.biomedrag.released import Choice, agreement, by_chance, commonest_share
 
 TUNED: Final = ("Llama-2-13B", "LLaMA2-13B", "MedLLaMA")
 PROMPTED: Final = ("GPT-4",)
@@ -30,6 +30,8 @@ SEVERAL: Final = 5
 """The least n of several sentences."""
 SLIGHT: Final = 0.2
 """Up to this kappa an agreement is slight (Landis and Koch 1977)."""
+MAX_COMMONEST: Final = 0.5
+"""The largest share of sentences that two documents may serve if documents are diverse."""
 
 
 def beats_llm(outcomes: Outcomes, **_: object) -> Decision:
@@ -161,6 +163,12 @@ better_on_chemprot = partial(_printed, claim="better_on_chemprot")
 better_on_ddi = partial(_printed, claim="better_on_ddi")
 better_on_ade = partial(_printed, claim="better_on_ade")
 knn_below_none_on_ddi = partial(_printed, claim="knn_below_none_on_ddi")
+better_on_mtsamples = partial(_printed, claim="better_on_mtsamples")
+better_on_umls = partial(_printed, claim="better_on_umls")
+better_on_adint = partial(_printed, claim="better_on_adint")
+one_sentence_best_on_ade = partial(_printed, claim="one_sentence_best_on_ade")
+onerel_beats_unirel = partial(_printed, claim="onerel_beats_unirel")
+superior_everywhere = partial(_printed, claim="superior_everywhere")
 best_parts = partial(_printed, claim="best_parts")
 
 
@@ -175,11 +183,7 @@ def scorer_fits_the_sentence(
             the bundled sample.
     """
     if not released:
-        return Decision(
-            "not run",
-            "The released choices are not part of the bundled sample.",
-            reason="no answers",
-        )
+        return _not_in_sample()
     scorer = agreement(released["scorer"], outcomes.draws)
     nearest = agreement(released["knn"], outcomes.draws)
     why = (
@@ -189,6 +193,31 @@ def scorer_fits_the_sentence(
     )
     part = Part(scorer, partial(decisions.above, bound=SLIGHT))
     return decisions.decide_by_intervals([part], (SLIGHT,), why=why)
+
+
+def documents_are_diverse(
+    _: Outcomes, *, released: Mapping[str, Sequence[Choice]], **__: object
+) -> Decision:
+    """Whether the released documents differ from sentence to sentence (section 3).
+
+    Args:
+        released: As in `scorer_fits_the_sentence`.
+    """
+    if not released:
+        return _not_in_sample()
+    share = commonest_share(released["scorer"])
+    n_documents = len({choice.document for choice in released["scorer"]})
+    why = (
+        f"Two documents serve {figures.score_text(share)} of the {share.n} test sentences of GIT; "
+        f"{n_documents} different documents serve all of them."
+    )
+    part = Part(share, partial(decisions.below, bound=MAX_COMMONEST))
+    return decisions.decide_by_intervals([part], (MAX_COMMONEST,), why=why)
+
+
+def _not_in_sample() -> Decision:
+    why = "The released choices are not part of the bundled sample."
+    return Decision("not run", why, reason="no answers")
 
 
 def _agreement_text(choices: Sequence[Choice], kappa: Score) -> str:
