@@ -36,7 +36,9 @@ def made(sample: data.Data) -> Released:
     """Results in the released form, of the sample's questions; QA-RAG is best on every one."""
     n = len(sample.test)
     of = {arm: ragas(np.linspace(0.2, 0.6, n) + (0.3 if arm == "qa_rag" else 0)) for arm in RAGAS}
-    return Released(of, {arm: [f"{arm} says {i}" for i in range(n)] for arm in ANSWERS}, ())
+    written = {arm: [f"{arm} says {i}" for i in range(n)] for arm in ANSWERS}
+    means = {arm: {"f1": 0.5, "precision": 0.4, "recall": 0.6} for arm in ANSWERS}
+    return Released(of, written, means, ())
 
 
 @pytest.fixture
@@ -60,6 +62,33 @@ def test_ragas_of_other_questions_are_refused(tmp_path: Path) -> None:
     pd.DataFrame(rows | {"context_recall": [None, 1]}).to_csv(path)
     with pytest.raises(QaRagDataError, match="every row"):
         released.read_ragas(path, ["As described in G, why?", "How?"])
+
+
+def test_the_authors_means_of_bertscore_are_read_by_their_rows(tmp_path: Path) -> None:
+    path = tmp_path / "means.csv"
+    names = released.BERTSCORE_ROWS
+    columns = {"precision": 0.4, "recall": 0.6, "f1": 0.5}
+    table = pd.DataFrame([columns] * len(names), index=list(names.values()))
+    table.loc[names["hyde"], "f1"] = 0.7
+    table.to_csv(path)
+    means = released.read_bertscore(path)
+    assert set(means) == set(ANSWERS)
+    assert means["hyde"] == {"f1": 0.7, "precision": 0.4, "recall": 0.6}
+    table.drop(index=names["question"]).to_csv(path)
+    with pytest.raises(QaRagDataError, match="Only_question"):
+        released.read_bertscore(path)
+
+
+def test_table_four_stands_beside_the_authors_means_and_the_own_score(
+    sample: data.Data, made: Released
+) -> None:
+    made = replace(made, bertscore={**made.bertscore, "qa_rag": {"f1": 0.591428}})
+    scored = Outcomes(rows("answers", "f1", {"qa_rag": np.full(30, 0.25)}), draws=200)
+    table = released.bertscore_table(published("qa_rag"), made, scored).set_index("method")
+    first = table.loc["QA-RAG"]
+    assert list(first)[:2] == ["0.591", "0.59143"]
+    assert str(first["scored here"]).startswith("0.250")
+    assert table["scored here"].isna()["HyDE"]
 
 
 def decided(claim: str, rows: list[Answer]) -> decisions.Decision:
@@ -301,6 +330,37 @@ def test_both_tracks_help_only_if_precision_and_recall_gain() -> None:
 
     assert decided("both_tracks_help", made(0.9)).verdict == "agrees"
     assert decided("both_tracks_help", made(0.1)).verdict == "differs"
+
+
+def test_conventional_rag_is_compared_alone() -> None:
+    arms = {"qa_rag": np.full(30, 0.9), "question": np.full(30, 0.5)}
+    arms["hypothetical"] = np.full(30, 0.9)
+    made = rows("contexts", "precision", arms)
+    assert decided("beats_conventional_rag", made).verdict == "agrees"
+    assert decided("context_precision", made).verdict != "agrees"
+    swapped = arms | {"qa_rag": arms["question"], "question": arms["qa_rag"]}
+    made = rows("contexts", "recall", swapped)
+    assert decided("recall_beats_conventional_rag", made).verdict == "differs"
+
+
+@pytest.mark.parametrize(
+    ("number", "value", "verdict"),
+    [
+        ("qa_rag.table2.hyde.recall_agent", 0.342, "agrees"),
+        ("qa_rag.table2.hyde.recall_agent", 0.2, "differs"),
+        ("qa_rag.table2.question.precision_agent", 0.6, "differs"),
+    ],
+)
+def test_the_reranker_wins_in_print_but_for_two_methods(
+    number: str, value: float, verdict: str
+) -> None:
+    paper = published("qa_rag")
+    changed = {n.id: n.model_copy(update={"value": value}) for n in paper.numbers if n.id == number}
+    numbers = [changed.get(n.id, n) for n in paper.numbers]
+    made = paper.model_copy(update={"numbers": numbers})
+    labels = Outcomes([], labels=released.ARMS)
+    decision = qa_rag_rules.reranker_beats_agent_as_printed(labels, printed=made)
+    assert decision.verdict == verdict
 
 
 def test_the_printed_tables_decide_what_they_say() -> None:

@@ -446,6 +446,37 @@ def test_a_judge_reads_the_six_that_the_scoring_agent_selects_and_finds_nothing_
     assert not judged[1].requests
 
 
+def test_the_judge_of_precision_sees_question_and_context_and_no_answer(
+    sample: data.Data, searcher: Searcher
+) -> None:
+    gold = qr.find_gold(sample.test, sample.corpus)
+    question = next(q for q in sample.test if q.id in gold.passages)
+    passages = sample.corpus.passages
+    row = next(n for n, p in enumerate(passages) if p.id not in gold.passages[question.id])
+
+    class Remembers:
+        def __init__(self) -> None:
+            self.prompts: list[list[dict[str, str]]] = []
+
+        def choose_many(
+            self, prompts: list[list[dict[str, str]]], *_: object, **__: object
+        ) -> list[Choice]:
+            self.prompts += prompts
+            return [Choice("", {"YES": -0.1, "NO": -2.4}, 1, 0, 0.1) for _ in prompts]
+
+    model = Remembers()
+    reader = judge.Judge(searcher, model)  # type: ignore[arg-type]
+    judge.JudgedContexts(reader, {question.id: [passages[row].id]})([question])
+    precision, *recall = (prompt[-1]["content"] for prompt in model.prompts)
+    assert question.text in precision
+    (window,) = searcher.excerpts(question.text, [row])
+    assert window.strip() in precision
+    assert data.words(question.answer)[:80] not in data.words(precision)
+    assert len(recall) == len(judge.statements(question.answer))
+    known = judge.Known("q, NO", "d", "", "NO", question=question, row=row)
+    assert reader.useful_prompt(known)[-1]["content"] == precision
+
+
 def test_known_passages_hold_the_answer_or_none_of_it(
     sample: data.Data, searcher: Searcher
 ) -> None:

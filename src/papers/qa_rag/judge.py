@@ -1,7 +1,10 @@
 """RAGAS' context precision and recall with the served model as judge, and how good that judge is.
 
-Definitions: Es et al. 2023; QA-RAG, section 3.1. RAGAS shows its judge full contexts; here it reads
-the window of a context that is nearest to what it is asked about.
+Definitions: Es et al. 2023; QA-RAG, section 3.1. The release dates from January 2024, before RAGAS
+0.1.0. Until then, in versions 0.0.19 to 0.0.22, the judge of context precision sees the question
+and a context; since 0.1.0 it also sees the reference answer. Recall is judged by the answer in all
+of them. RAGAS shows its judge full contexts; here it reads the window of a context that is nearest
+to what it is asked about.
 """
 
 import re
@@ -23,21 +26,19 @@ from papers.qa_rag.retrieval import PRINTED, context_precision
 from papers.qa_rag.search import Searcher
 from rag.prompts import Message, chat_messages
 
-SYSTEM = "You check whether an excerpt of regulatory guidance supports an answer."
+USEFUL_SYSTEM = "You check whether an excerpt of regulatory guidance helps to answer a question."
+SUPPORTED_SYSTEM = "You check whether an excerpt of regulatory guidance supports an answer."
 MAX_STATEMENTS = 4
 """Statements of an answer that are looked for; the first ones, for an answer may have dozens."""
 
 MIN_WORDS = 3
 """Words from which on a sentence is a statement."""
 
-ANSWER_CHARACTERS = 400
-"""Of the reference answer that the judge is shown beside an excerpt."""
-
 AGENT = "_agent"
 """Ends the name of an arm of Table 2 whose candidates the scoring agent orders."""
 
 LABELS = {
-    "judge_useful": "Useful to arrive at the answer? (context precision)",
+    "judge_useful": "Useful in answering the question? (context precision)",
     "judge_supported": "Statement attributable? (context recall)",
 }
 for _name, _config in PRINTED.items():
@@ -55,17 +56,16 @@ def statements(answer: str) -> list[str]:
 
 
 def _useful_prompt(question: Question, excerpt: str) -> list[Message]:
-    answer = question.answer[:ANSWER_CHARACTERS]
     return chat_messages(
-        SYSTEM,
-        f"Question: {question.body}\n\nAnswer: {answer}\n\nExcerpt:\n{excerpt.strip()}\n\n"
-        "Was the excerpt useful to arrive at this answer? Answer YES or NO.",
+        USEFUL_SYSTEM,
+        f"Question: {question.text}\n\nExcerpt:\n{excerpt.strip()}\n\n"
+        "Is the information in the excerpt useful in answering the question? Answer YES or NO.",
     )
 
 
 def _supported_prompt(statement: str, excerpt: str) -> list[Message]:
     return chat_messages(
-        SYSTEM,
+        SUPPORTED_SYSTEM,
         f"Excerpt:\n{excerpt.strip()}\n\nStatement: {statement}\n\n"
         "Can the statement be attributed to the excerpt? Answer YES or NO.",
     )
@@ -153,7 +153,7 @@ class Judge:
 
     def useful_prompt(self, pair: Known) -> list[Message]:
         """Build the prompt about a context whose verdict is known."""
-        (excerpt,) = self.searcher.excerpts(pair.question.answer, [pair.row])
+        (excerpt,) = self.searcher.excerpts(pair.question.text, [pair.row])
         return _useful_prompt(pair.question, excerpt)
 
     def useful(self, pairs: Sequence[Known]) -> list[Answer]:
@@ -223,7 +223,7 @@ class JudgedContexts:
         return [self._row_of[passage_id] for passage_id in self.ranked[question.id]]
 
     def _useful_prompts(self, question: Question) -> list[list[Message]]:
-        excerpts = self.judge.searcher.excerpts(question.answer, self._rows(question))
+        excerpts = self.judge.searcher.excerpts(question.text, self._rows(question))
         return [_useful_prompt(question, excerpt) for excerpt in excerpts]
 
     def _supported_prompts(self, question: Question) -> list[list[Message]]:

@@ -64,6 +64,18 @@ ANSWERS = {
     for arm in ("qa_rag", "multiquery", "hyde", "question", "hypothetical")
 }
 NOTEBOOK = "qa_rag/answer_evaluation.ipynb"
+BERTSCORE = "qa_rag/answers/bertscore.csv"
+"""The authors' own mean BERTScore of each arm (Table 4), unrounded."""
+
+BERTSCORE_ROWS = {
+    "qa_rag": "QA_RAG",
+    "multiquery": "Multiquery_questions",
+    "hyde": "HyDE_with_reranker",
+    "question": "Only_question",
+    "hypothetical": "Only_hypothetical_answer",
+}
+"""How that file names the arms."""
+
 MIN_SHARE_OF_ALL = 0.95
 """Share of an answer's word sequences from which on a passage holds all of it, but for what OCR may
 have garbled."""
@@ -80,11 +92,13 @@ class Released:
     Attributes:
         ragas: Columns precision and recall of the contexts, as the authors computed them.
         answers: The final answers.
+        bertscore: Mean f1, precision and recall of the answers, as the authors computed them.
         files: Where they came from.
     """
 
     ragas: Mapping[str, pd.DataFrame]
     answers: Mapping[str, Sequence[str]]
+    bertscore: Mapping[str, Mapping[str, float]]
     files: Sequence[Located]
 
 
@@ -95,7 +109,7 @@ def load(data: Data) -> Released:
         DataUnavailable: No source gives a file.
         QaRagDataError: A file is not of these questions.
     """
-    files = datasets.locate_all([*RAGAS.values(), *ANSWERS.values(), NOTEBOOK], "real")
+    files = datasets.locate_all([*RAGAS.values(), *ANSWERS.values(), BERTSCORE, NOTEBOOK], "real")
     if PAPER_ENCODER not in files[NOTEBOOK].path.read_text(encoding="utf-8"):
         raise QaRagDataError(
             f"{files[NOTEBOOK].path} should name {PAPER_ENCODER} as the encoder of BERTScore."
@@ -109,7 +123,28 @@ def load(data: Data) -> Released:
     answers = {}
     for arm, name in ANSWERS.items():
         answers[arm] = json.loads(files[name].path.read_text(encoding="utf-8"))
-    return Released(ragas, answers, tuple(files.values()))
+    bertscore = read_bertscore(files[BERTSCORE].path)
+    return Released(ragas, answers, bertscore, tuple(files.values()))
+
+
+def read_bertscore(path: Path) -> dict[str, dict[str, float]]:
+    """Read the authors' means of BERTScore by arm: f1, precision and recall.
+
+    Raises:
+        QaRagDataError: An arm or a column is missing.
+    """
+    rows = pd.read_csv(path, index_col=0).to_dict(orient="index")
+    means: dict[str, dict[str, float]] = {}
+    try:
+        for arm, name in BERTSCORE_ROWS.items():
+            row = rows[name]
+            means[arm] = {column: float(row[column]) for column in ("f1", "precision", "recall")}
+    except KeyError as error:
+        raise QaRagDataError(
+            f"{path} should have the rows {', '.join(BERTSCORE_ROWS.values())} with precision, "
+            f"recall and f1; {error} is missing."
+        ) from None
+    return means
 
 
 RAGAS_COLUMNS = ("question", "context_precision", "context_recall")
@@ -226,6 +261,10 @@ def report(run: Run, outcomes: Outcomes, data: Data, released: Released) -> None
             value, n, source = counts[place[0]]
             run.rescored(number.id, value, n=n, source=source)
             continue
+        if table == "table4":
+            mean = released.bertscore[place[0]][place[1]]
+            run.rescored(number.id, mean, n=len(data.test), source=BERTSCORE)
+            continue
         measure, _, way = place[1].partition("_")
         arm = _released_arm(table, place[0], way)
         if arm in released.ragas:
@@ -247,12 +286,34 @@ def _counts(run: Run, data: Data, released: Released) -> dict[str, tuple[float, 
     n_stated = int(run.printed.number("qa_rag.text.pairs").value)
     loss = released.ragas["qa_rag"].precision - released.ragas["hypothetical_12"].precision
     n_passages = [len(ids) for ids in data.released["qa_rag"].values()]
+    lengths = [len(passage.text) for passage in data.corpus.passages]
     return {
         "ablation_loss": (float(loss.mean()), n_test, RAGAS["hypothetical_12"]),
         "pairs": (float(n_pairs), n_pairs, PAIRS),
         "test_share": (n_test / n_stated, n_stated, CONTEXTS["qa_rag"]),
         "kept": (float(np.mean(n_passages)), n_test, CONTEXTS["qa_rag"]),
+        "chunk_size": (float(max(lengths)), len(lengths), CONTEXTS["qa_rag"]),
     }
+
+
+def bertscore_table(printed: Published, released: Released, outcomes: Outcomes) -> pd.DataFrame:
+    """Tabulate F1 of the released answers: printed, the authors' mean, and scored here.
+
+    Args:
+        printed: The printed numbers.
+        released: The authors' means.
+        outcomes: The released answers, scored by the encoder of the run.
+    """
+    rows = []
+    for arm, means in released.bertscore.items():
+        row = {
+            "method": ARMS[arm],
+            "printed": printed.number(f"qa_rag.table4.{arm}.f1").printed,
+            "mean in the authors' file": f"{means['f1']:.5f}",
+            "scored here": outcomes.format_score("f1", arm, digits=3),
+        }
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 OWN_DOCUMENT_CAPTION = (

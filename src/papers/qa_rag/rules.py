@@ -86,6 +86,34 @@ def question_is_worst(outcomes: Outcomes, *, printed: Published, **_: Any) -> De
     return Decision(decisions.exactly(set(lowest) == {"question"}), why)
 
 
+AGENT_WINS_RECALL = {"multiquery", "hyde"}
+"""Where the scoring agent has the higher context recall (section 3.5)."""
+
+
+def reranker_beats_agent_as_printed(
+    outcomes: Outcomes,
+    *,
+    printed: Published,
+    **_: Any,  # noqa: ANN401  # facts of other rules
+) -> Decision:
+    """Whether Table 2 prints the reranker above the scoring agent where section 3.5 says so."""
+    exceptions: dict[str, set[str]] = {}
+    parts = []
+    for column in ("precision", "recall"):
+        exceptions[column] = set()
+        for arm in PRINTED:
+            prefix = f"qa_rag.table2.{arm}.{column}"
+            reranker = printed.number(f"{prefix}_reranker").value
+            agent = printed.number(f"{prefix}_agent").value
+            if reranker <= agent:
+                exceptions[column].add(arm)
+        below = [outcomes.label(arm) for arm in PRINTED if arm in exceptions[column]]
+        where = f"all but {figures.listed(below)}" if below else "all"
+        parts.append(f"higher context {column} with {where}")
+    holds = exceptions == {"precision": set(), "recall": AGENT_WINS_RECALL}
+    return Decision(decisions.exactly(holds), f"The reranker has {', and '.join(parts)}.")
+
+
 def hypothetical_beats_question(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     """Whether a hypothetical answer finds more precise contexts (section 4.1, Table 3).
 
