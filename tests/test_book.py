@@ -56,6 +56,7 @@ PAGES = [
     "own-model",
     "own-table",
     "own-paper",
+    "helpers",
     "scale",
     "bibliography",
 ]

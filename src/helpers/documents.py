@@ -25,6 +25,8 @@ from helpers.folders import FolderError, list_files, printable
 from helpers.texts import TextError
 from helpers.typography import normalise
 
+__all__ = ["Document", "Folder", "FolderError", "Place", "describe", "read_folder"]
+
 TEXT_KINDS = (".txt", ".md", ".mmd")
 KINDS = (*TEXT_KINDS, *document_formats.READERS)
 """Endings of the files that are read."""

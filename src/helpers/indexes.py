@@ -27,6 +27,8 @@ from helpers.vectors import Encoder, Floats, Integers
 from resources import artifacts
 from resources.settings import DERIVED, threads
 
+__all__ = ["Index", "Result", "TextIndex", "cached_index"]
+
 Kind = Literal["flat", "ivf", "ivfpq"]
 INDEXES = DERIVED / "indexes"
 FILE = "index.faiss"

@@ -32,6 +32,8 @@ from resources.settings import DERIVED, PublicError, threads
 sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
 import openvino as ov  # noqa: E402
 
+__all__ = ["Encoder", "EncoderUnavailable", "Remembering", "encoder"]
+
 log = logging.getLogger(__name__)
 
 Floats = npt.NDArray[np.float32]

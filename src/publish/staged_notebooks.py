@@ -16,6 +16,7 @@ from evaluation.outcomes import Outcomes
 from evaluation.records import Record
 from publish import viewer
 from publish.chapters import Chapter, PageError, heading
+from publish.diagrams import diagram_of
 from publish.pieces import findings, run_line
 from resources.parameters import read_notebook
 from resources.settings import ROOT
@@ -36,7 +37,11 @@ def staged_notebooks(chapter: Chapter) -> Iterator[tuple[str, str]]:
     """Yield the staged notebooks of a chapter: name, content."""
     line = f":::{{div}} rag-run\n{_run_sentences(chapter)}\n:::"
     notebook = StagedNotebook(
-        chapter.notebook, line, chapter.record, make_table=_linked_tables(chapter)
+        chapter.notebook,
+        line,
+        chapter.record,
+        make_table=_linked_tables(chapter),
+        diagram=diagram_of(chapter.paper or "", "../", chapter.name),
     )
     yield chapter.name, notebook.content()
     if chapter.beside:
@@ -117,6 +122,8 @@ class StagedNotebook:
     banner: str = ""
     """Markdown below the title."""
     make_table: MakeTable | None = None
+    diagram: str = ""
+    """HTML of the architecture that the chapter is about."""
 
     def content(self) -> str:
         """Return the notebook's JSON.
@@ -138,7 +145,7 @@ class StagedNotebook:
                 cell["source"] = re.sub(r"(?m)^\([\w-]+\)=\n", "", cell["source"])
         cells = list(join_cells(notebook["cells"]))
         text = cells[0]["source"].partition("\n")[2]
-        cells[0]["source"] = f"{text}\n\n{claims}\n\n{self.run}"
+        cells[0]["source"] = f"{text}\n\n{claims}\n\n{self.run}\n\n{self.diagram}"
         notebook["cells"] = [self._title_cell(), *_opening_cells(opening), *cells]
         return json.dumps(notebook)
 

@@ -1,0 +1,421 @@
+"""Draws the architecture of a paper from `book/diagrams/<paper>.yml`, as SVG of the book's own.
+
+A file names the diagram, its parts and the arrows between them. Each part has the name that the
+paper gives it, a place on a grid, the chapter that shows it, and the code that is it. A wide screen
+gets the grid, a phone the same parts in one column.
+"""
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+import yaml
+
+from evaluation.markup import Markup
+from publish.launch import repository_url
+from resources.settings import ROOT
+
+Family = Literal["data", "graph", "text", "model", "trained"]
+"""What a part is: it has the colour of the methods of its kind in the book's figures."""
+FAMILIES: Final = {
+    "data": "data",
+    "graph": "graph",
+    "text": "text and vectors",
+    "model": "language model",
+    "trained": "trained model",
+}
+"""Words of the legend."""
+
+DIAGRAMS: Final = ROOT / "book" / "diagrams"
+WIDE_BOX: Final = (142.0, 76.0)
+"""Width and height of a part on a wide screen, in user units; the page shows one as one pixel."""
+WIDE_GAP: Final = (22.0, 18.0)
+NARROW_BOX: Final = (250.0, 66.0)
+NARROW_GAP: Final = 20.0
+NARROW_MARGIN: Final = 92.0
+"""Room beside the column of a phone's diagram, where arrows pass parts."""
+NAME_SIZE: Final = 13
+NOTE_SIZE: Final = 11.5
+LINE: Final = 14.5
+"""Distance of two lines of text."""
+CHARACTER: Final = 0.56
+"""Width of an average character, as a share of the size of the letters."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of an architecture.
+
+    Attributes:
+        key: Its name within the file.
+        name: What the paper calls it.
+        note: What it is or does, in a few words.
+        family: Its kind.
+        place: Column and row on the grid of a wide screen, from 1; rows may be fractions.
+        chapter: The notebook that shows it.
+        code: The module, class or function that is it, with its path of packages.
+    """
+
+    key: str
+    name: str
+    note: str
+    family: Family
+    place: tuple[float, float]
+    chapter: str
+    code: str
+
+    @property
+    def module(self) -> str:
+        """The module that `code` is or lies in."""
+        parts = self.code.split(".")
+        while not _module_file(parts).is_file():
+            parts.pop()
+        return ".".join(parts)
+
+    @property
+    def source(self) -> str:
+        """Path of the module's file within the project."""
+        return _module_file(self.module.split(".")).relative_to(ROOT).as_posix()
+
+
+def _module_file(parts: Sequence[str]) -> Path:
+    package = ROOT.joinpath("src", *parts)
+    initial = package / "__init__.py"
+    return initial if initial.is_file() else package.with_suffix(".py")
+
+
+@dataclass(frozen=True)
+class Edge:
+    """An arrow from one part to another, perhaps with a word on it."""
+
+    start: str
+    end: str
+    word: str = ""
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """An architecture.
+
+    Attributes:
+        paper: The paper's name.
+        title: What is drawn.
+        source: The figures of the paper that it redraws.
+        alt: What it shows, for who does not see it.
+        parts: Its parts by their keys, in the order of a phone's column.
+        edges: Its arrows.
+    """
+
+    paper: str
+    title: str
+    source: str
+    alt: str
+    parts: Mapping[str, Part]
+    edges: tuple[Edge, ...]
+
+
+@dataclass(frozen=True)
+class Box:
+    """Where a part is drawn, in user units."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def middle(self) -> tuple[float, float]:
+        """The middle of the box."""
+        return self.x + self.width / 2, self.y + self.height / 2
+
+
+class DiagramError(ValueError):
+    """A file of a diagram is not right; the message says what to change."""
+
+
+def read_diagram(paper: str) -> Diagram | None:
+    """Read the diagram of a paper; None if it has none.
+
+    Raises:
+        DiagramError: The file names a part that it does not describe, or an unknown family.
+    """
+    path = DIAGRAMS / f"{paper}.yml"
+    if not path.is_file():
+        return None
+    content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    parts = {key: _read_part(key, fields, path) for key, fields in content["parts"].items()}
+    edges = tuple(Edge(*fields) for fields in content["edges"])
+    for edge in edges:
+        missing = {edge.start, edge.end} - set(parts)
+        if missing:
+            raise DiagramError(
+                f"{path.name}: an arrow needs a part that is described, "
+                f"and there is none named {', '.join(sorted(missing))}."
+            )
+    alt = " ".join(content["alt"].split())
+    return Diagram(paper, content["title"], content["source"], alt, parts, edges)
+
+
+def _read_part(key: str, fields: Mapping[str, Any], path: Path) -> Part:
+    family = fields["family"]
+    if family not in get_args(Family):
+        raise DiagramError(
+            f"{path.name}: the part {key} needs a family among {', '.join(get_args(Family))}, "
+            f"not {family!r}."
+        )
+    column, row = fields["place"]
+    return Part(
+        key,
+        str(fields["name"]),
+        str(fields["note"]),
+        family,
+        (float(column), float(row)),
+        fields["chapter"],
+        fields["code"],
+    )
+
+
+def diagram_html(diagram: Diagram, prefix: str = "", chapter: str = "") -> str:
+    """Return a diagram for a page, on one line.
+
+    Args:
+        diagram: What to draw.
+        prefix: What leads from the page to the book's root, such as ``../``.
+        chapter: The notebook whose parts are stressed; by default none.
+    """
+    wide = _Drawing(diagram, _wide_boxes(diagram), prefix, chapter, is_column=False)
+    narrow = _Drawing(diagram, _narrow_boxes(diagram), prefix, chapter, is_column=True)
+    caption = f"{diagram.title}. Redrawn after {diagram.source}; each part leads to its chapter."
+    figure = Markup(
+        '<figure class="rag-diagram">'
+        '<div class="rag-wide">{}</div><div class="rag-narrow">{}</div>'
+        "<figcaption>{}{}</figcaption></figure>"
+    ).format(wide.svg(), narrow.svg(), caption, _legend(diagram))
+    return str(figure)
+
+
+def parts_table(diagram: Diagram, prefix: str = "") -> str:
+    """Return the parts of a diagram, with the chapter and the code of each, as HTML.
+
+    Args:
+        diagram: What is described.
+        prefix: What leads from the page to the book's root.
+    """
+    url = repository_url()
+    rows = []
+    for part in diagram.parts.values():
+        code = Markup("<code>{}</code>").format(part.code)
+        if url:
+            address = f"{url}/blob/main/{part.source}"
+            code = Markup('<a href="{}">{}</a>').format(address, code)
+        row = Markup('<tr><td>{}</td><td><a href="{}">{}</a></td><td>{}</td></tr>').format(
+            part.name, _chapter_address(part, prefix), part.chapter[:2], code
+        )
+        rows.append(row)
+    head = Markup("<tr><th>Part</th><th>Chapter</th><th>Code, in <code>src</code></th></tr>")
+    table = Markup(
+        '<div class="rag-scroll"><table class="rag-table"><thead>{}</thead>'
+        "<tbody>{}</tbody></table></div>"
+    ).format(head, Markup("").join(rows))
+    return str(
+        Markup("<details><summary>Where each part is in the code</summary>{}</details>").format(
+            table
+        )
+    )
+
+
+def _chapter_address(part: Part, prefix: str) -> str:
+    return f"{prefix}notebooks/{part.chapter}.html"
+
+
+def _legend(diagram: Diagram) -> Markup:
+    """Return the kinds of parts that the diagram has, each beside its colour."""
+    present = {part.family for part in diagram.parts.values()}
+    items = [
+        Markup('<span class="rag-key rag-{}">{}</span>').format(family, words)
+        for family, words in FAMILIES.items()
+        if family in present
+    ]
+    return Markup('<span class="rag-keys">{}</span>').format(Markup(" ").join(items))
+
+
+def _wide_boxes(diagram: Diagram) -> dict[str, Box]:
+    width, height = WIDE_BOX
+    boxes = {}
+    for key, part in diagram.parts.items():
+        column, row = part.place
+        x = 4 + (column - 1) * (width + WIDE_GAP[0])
+        y = 4 + (row - 1) * (height + WIDE_GAP[1])
+        boxes[key] = Box(x, y, width, height)
+    return boxes
+
+
+def _narrow_boxes(diagram: Diagram) -> dict[str, Box]:
+    width, height = NARROW_BOX
+    boxes = {}
+    for number, key in enumerate(diagram.parts):
+        boxes[key] = Box(4, 4 + number * (height + NARROW_GAP), width, height)
+    return boxes
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    """One SVG of a diagram.
+
+    Attributes:
+        diagram: What is drawn.
+        boxes: Where each part is.
+        prefix: What leads to the book's root.
+        chapter: The notebook whose parts are stressed.
+        is_column: Whether the parts stand in one column.
+    """
+
+    diagram: Diagram
+    boxes: Mapping[str, Box]
+    prefix: str
+    chapter: str
+    is_column: bool
+
+    def svg(self) -> Markup:
+        """Return the SVG."""
+        right = max(box.x + box.width for box in self.boxes.values())
+        bottom = max(box.y + box.height for box in self.boxes.values())
+        width = right + (NARROW_MARGIN if self.is_column else 4)
+        height = bottom + 4
+        marker = f"rag-arrow-{self.diagram.paper}-{'narrow' if self.is_column else 'wide'}"
+        head = Markup(
+            '<defs><marker id="{}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
+            'markerHeight="7" orient="auto-start-reverse">'
+            '<path class="rag-head" d="M0 0 L8 4 L0 8 z"/></marker></defs>'
+        ).format(marker)
+        arrows = [self._arrow(edge, number, marker) for number, edge in self._numbered_edges()]
+        parts = [self._part(part) for part in self.diagram.parts.values()]
+        label = f"{self.diagram.title}. {self.diagram.alt}"
+        return Markup(
+            '<svg viewBox="0 0 {:.0f} {:.0f}" role="group" aria-label="{}" '
+            'style="max-width:{:.0f}px">{}{}{}</svg>'
+        ).format(width, height, label, width, head, Markup("").join(arrows), Markup("").join(parts))
+
+    def _numbered_edges(self) -> Iterable[tuple[int, Edge]]:
+        """Yield each arrow with the number of its lane beside the column of a phone."""
+        lane = 0
+        for edge in self.diagram.edges:
+            yield lane, edge
+            if self.is_column and not self._is_next(edge):
+                lane += 1
+
+    def _is_next(self, edge: Edge) -> bool:
+        """Whether an arrow leads to the part below its start."""
+        keys = list(self.boxes)
+        return keys.index(edge.end) == keys.index(edge.start) + 1
+
+    def _arrow(self, edge: Edge, lane: int, marker: str) -> Markup:
+        start, end = self.boxes[edge.start], self.boxes[edge.end]
+        if not self.is_column:
+            path, word_place = _grid_path(start, end, goes_back=self._has_opposite(edge))
+        elif self._is_next(edge):
+            path, word_place = _down_path(start, end)
+        else:
+            path, word_place = _lane_path(start, end, lane)
+        line = Markup('<path class="rag-edge" d="{}" marker-end="url(#{})"/>').format(path, marker)
+        if not edge.word or self.is_column:
+            return line
+        x, y = word_place
+        word = Markup('<text class="rag-word" x="{:.0f}" y="{:.0f}">{}</text>').format(
+            x, y, edge.word
+        )
+        return line + word
+
+    def _has_opposite(self, edge: Edge) -> bool:
+        """Whether another arrow joins the same parts the other way, and is named first."""
+        opposite = [(other.start, other.end) for other in self.diagram.edges]
+        position = opposite.index((edge.start, edge.end))
+        return (edge.end, edge.start) in opposite[:position]
+
+    def _part(self, part: Part) -> Markup:
+        box = self.boxes[part.key]
+        names = _wrap(part.name, box.width, NAME_SIZE)
+        notes = _wrap(part.note, box.width, NOTE_SIZE)
+        middle, _ = box.middle
+        lines = []
+        y = box.y + (box.height - LINE * (len(names) + len(notes))) / 2 + LINE - 3
+        for kind, texts in (("rag-name", names), ("rag-note", notes)):
+            for text in texts:
+                line = Markup('<text class="{}" x="{:.0f}" y="{:.1f}">{}</text>').format(
+                    kind, middle, y, text
+                )
+                lines.append(line)
+                y += LINE
+        return Markup(
+            '<a href="{}" class="rag-part rag-{}{}"><title>{}</title>'
+            '<rect x="{:.0f}" y="{:.0f}" width="{:.0f}" height="{:.0f}" rx="8"/>{}</a>'
+        ).format(
+            _chapter_address(part, self.prefix),
+            part.family,
+            " rag-here" if part.chapter == self.chapter else "",
+            f"{part.name}: {part.note}. Chapter {part.chapter[:2]}, {part.code}",
+            box.x,
+            box.y,
+            box.width,
+            box.height,
+            Markup("").join(lines),
+        )
+
+
+def _wrap(text: str, width: float, size: float) -> list[str]:
+    """Break a text into lines that fit a box."""
+    characters = int((width - 10) / (size * CHARACTER))
+    return textwrap.wrap(text, characters) or [""]
+
+
+def _grid_path(start: Box, end: Box, *, goes_back: bool) -> tuple[str, tuple[float, float]]:
+    """Return a curve between two boxes of a grid, and where its word stands."""
+    (start_x, start_y), (end_x, end_y) = start.middle, end.middle
+    shift = 16 if goes_back else 0
+    if abs(end_x - start_x) > start.width / 2:
+        sign = 1 if end_x > start_x else -1
+        x1, y1 = start_x + sign * start.width / 2, start_y + shift
+        x2, y2 = end_x - sign * (end.width / 2 + 2), end_y + shift
+        bend = (x2 - x1) / 2
+        path = f"M{x1:.0f} {y1:.0f} C{x1 + bend:.0f} {y1:.0f} {x2 - bend:.0f} {y2:.0f} "
+    else:
+        sign = 1 if end_y > start_y else -1
+        x1, y1 = start_x + shift, start_y + sign * start.height / 2
+        x2, y2 = end_x + shift, end_y - sign * (end.height / 2 + 2)
+        bend = (y2 - y1) / 2
+        path = f"M{x1:.0f} {y1:.0f} C{x1:.0f} {y1 + bend:.0f} {x2:.0f} {y2 - bend:.0f} "
+    return path + f"{x2:.0f} {y2:.0f}", ((x1 + x2) / 2, (y1 + y2) / 2 + (12 if shift else -5))
+
+
+def _down_path(start: Box, end: Box) -> tuple[str, tuple[float, float]]:
+    """Return a straight line to the box below."""
+    x = start.middle[0]
+    y1, y2 = start.y + start.height, end.y - 2
+    return f"M{x:.0f} {y1:.0f} L{x:.0f} {y2:.0f}", (x, y2)
+
+
+def _lane_path(start: Box, end: Box, lane: int) -> tuple[str, tuple[float, float]]:
+    """Return a line that passes other boxes on the right, in a lane of its own."""
+    right = start.x + start.width
+    x = right + 10 + (lane * 12) % (NARROW_MARGIN - 18)
+    sign = 1 if end.middle[1] > start.middle[1] else -1
+    y1 = start.middle[1] + sign * 10
+    y2 = end.middle[1] - sign * 10
+    path = f"M{right:.0f} {y1:.0f} L{x:.0f} {y1:.0f} L{x:.0f} {y2:.0f} L{right + 2:.0f} {y2:.0f}"
+    return path, (x, (y1 + y2) / 2)
+
+
+def diagram_of(paper: str, prefix: str = "", chapter: str = "") -> str:
+    """Return the diagram of a paper for a page, with its table of parts; "" if it has none.
+
+    Args:
+        paper: The paper's name.
+        prefix: What leads from the page to the book's root.
+        chapter: The notebook whose parts are stressed.
+    """
+    diagram = read_diagram(paper)
+    if diagram is None:
+        return ""
+    return diagram_html(diagram, prefix, chapter) + parts_table(diagram, prefix)
