@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -90,3 +91,52 @@ def chat_completion(content: object = "YES", **changes: Any) -> dict[str, Any]:
         "usage": {"prompt_tokens": 3, "completion_tokens": 1},
     }
     return {**completion, **changes}
+
+
+REFUSED_FIELDS = (
+    "logprobs",
+    "top_logprobs",
+    "seed",
+    "response_format",
+    "chat_template_kwargs",
+    "max_tokens",
+    "stop",
+    "temperature",
+    "top_p",
+)
+"""What a request can do without, or what has another name."""
+PLAUSIBLE = ("YES", "NO", "Not known.", "aspirin, ibuprofen", "3", "nausea")
+
+
+def refuse_everything_optional(model: str) -> Answer:
+    """A server that answers chats in plain text, and refuses all that it may refuse."""
+
+    def answer(exchange: Exchange) -> None:
+        if exchange.path.endswith("/models"):
+            exchange.send({"object": "list", "data": [{"id": model}]})
+            return
+        if not exchange.path.endswith("/chat/completions"):
+            exchange.send({"error": {"message": "Not found"}}, 404)
+            return
+        for name in REFUSED_FIELDS:
+            if name in exchange.body:
+                error = {"message": f"{name} is not supported", "param": name}
+                exchange.send({"error": error}, 400)
+                return
+        messages = exchange.body["messages"]
+        if any(message["role"] == "system" for message in messages):
+            exchange.send({"error": {"message": "System role not supported"}}, 400)
+            return
+        text = plausible_answer("\n".join(message["content"] for message in messages))
+        exchange.send(chat_completion(text, model=model, usage=None))
+
+    return answer
+
+
+def plausible_answer(prompt: str) -> str:
+    """Words that a small model might say, the same to the same prompt."""
+    if "Cypher" in prompt or "MATCH" in prompt:
+        return "MATCH (d:Drug) RETURN d.name AS answer LIMIT 3"
+    if "JSON" in prompt:
+        return '{"seizure_status": "negative", "medications": []}'
+    return PLAUSIBLE[zlib.crc32(prompt.encode()) % len(PLAUSIBLE)]

@@ -766,15 +766,24 @@ def test_a_server_that_refuses_everything_optional_answers():
         assert set(running.requests[-1]) == {"model", "messages", "max_completion_tokens"}
 
 
-@pytest.mark.parametrize("part", ["logprobs", "response_format"])
-def test_what_a_step_cannot_do_without_is_a_lack_of_the_server(part):
-    refusing = refuses(has(part), 400, message(f"{part} is not supported", param=part))
-    with local_server(refusing) as running:
+def test_what_a_step_cannot_do_without_is_a_lack_of_the_server():
+    error = message("response_format is not supported", param="response_format")
+    with local_server(refuses(has("response_format"), 400, error)) as running:
         with pytest.raises(
-            CapabilityError, match=rf"refused the parameter '{part}', which is needed"
+            CapabilityError, match=r"refused the parameter 'response_format', which is needed"
         ):
             client(running).choose_many([SYSTEM], ["YES", "NO"])
         assert len(running.requests) == 1
+
+
+def test_a_choice_without_log_probabilities_is_an_answer_without_a_probability(tmp_path):
+    refusing = refuses(has("logprobs"), 403, message("You may not request logprobs"))
+    with local_server(refusing) as running:
+        model = client(running, tmp_path)
+        (choice,) = model.choose_many([SYSTEM], ["YES", "NO"])
+        assert (choice.answer, choice.logprobs, choice.p_yes) == ("YES", {}, None)
+        (stored,) = model.choose_many([SYSTEM], ["YES", "NO"])
+    assert (stored.answer, stored.p_yes, stored.cached) == ("YES", None, True)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from evaluation.measures import Measures, binary
 from helpers.requests import StoreError, read_table, write_table
-from resources.settings import BUILD, DATA, run_name
+from resources.settings import BUILD, DATA, PublicError, run_name
 
 BUILT = BUILD / "answers"
 RELEASED = DATA / "answers"
@@ -63,8 +63,14 @@ _TYPES = {
     "requests": pa.list_(pa.string()),
 }
 SCHEMA = pa.schema([pa.field(name, kind, nullable=name in TEXTS) for name, kind in _TYPES.items()])
+NOT_RUN = "not run"
+"""Stratum of the rows that stand for an arm that was not run; its value is the reason."""
 KEY = ("source", "run", "model", "task", "split", "arm", "unit", "of", "repeat")
 """Columns that tell the rows apart."""
+
+
+class NotRunError(PublicError, ValueError):
+    """A result needs an arm that was not run; the message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +190,24 @@ def make_row(answer: Answer, unit: Unit, **columns: Any) -> Answer:  # noqa: ANN
         gold=unit.gold,
         strata={**unit.strata, **answer.strata},
         measures={**measures, **answer.measures},
+        **columns,
+    )
+
+
+def not_run_row(unit: Unit, why: str, **columns: Any) -> Answer:  # noqa: ANN401
+    """Make the row of an arm that was not run; it has no measures and is not stored.
+
+    Args:
+        unit: What would have been asked.
+        why: What the arm needs and the server cannot do.
+        **columns: Further fields of the row.
+    """
+    return Answer(
+        unit=unit.unit,
+        cluster=unit.cluster,
+        question=unit.text,
+        gold=unit.gold,
+        strata={**unit.strata, NOT_RUN: why},
         **columns,
     )
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from math import nan
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from evaluation import figures, metrics, paired
-from evaluation.answers import COLUMNS, Answer, to_frame
+from evaluation.answers import COLUMNS, NOT_RUN, Answer, NotRunError, to_frame
 from evaluation.interval_plot import Panel, PlotRow, describe_scores, interval_plot
 from evaluation.measures import measure_label, parts, unit
 from evaluation.metrics import DRAWS, Floats, Score
@@ -31,6 +32,11 @@ PART_COLUMNS = ["task", "split", "of", "repeat"]
 """Columns that identify a part of an experiment."""
 DIFFERENCE = "difference in points"
 """Column of a table of paired tests."""
+AUC = "auc(p_yes)"
+WHY_NO_AUC = (
+    "no AUC, for the replies have no log-probabilities of an answer's first token: the server "
+    "gives none, or a thought comes first"
+)
 DEFAULT_COLOUR = figures.HUES["grey"]
 PERCENTILES = {"median": 50, "p5": 5, "p95": 95}
 """Statistics that a measure may name, as in ``median(seconds)``."""
@@ -63,6 +69,7 @@ class Comparison:
         scores: Scores of both arms on the shared units.
         test: The test of the first arm minus the second.
         p: The p-value of the test, adjusted by Holm's method for the family of tests.
+        why_not_run: Why there is no test; scores and test are then no values to be read.
     """
 
     first: str
@@ -71,6 +78,17 @@ class Comparison:
     scores: tuple[Score, Score]
     test: Paired
     p: float
+    why_not_run: str = ""
+
+
+@dataclass(frozen=True)
+class _Missing:
+    """Stands for a score or a test of an arm that was not run; to read it is an error."""
+
+    why: str
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        raise NotRunError(self.why)
 
 
 @dataclass(frozen=True)
@@ -139,7 +157,7 @@ class Outcomes:
             labels = {arm: label for arm, (label, _) in figures.ARMS.items()}
         if colours is None:
             colours = {arm: colour for arm, (_, colour) in figures.ARMS.items()}
-        self.frame = _to_frame(rows)
+        self.frame = _without_measures_of_not_run(_to_frame(rows))
         self.labels = dict(labels)
         self.colours = dict(colours)
         self.draws = draws
@@ -224,6 +242,16 @@ class Outcomes:
         has_measure = [measure in measures for measures in rows.measures]
         return rows[np.array(has_measure, dtype=bool)]
 
+    def why_not_run(self, arm: str) -> str:
+        """Why an arm was not run; empty if it was."""
+        reasons = [strata.get(NOT_RUN, "") for strata in self.frame[self.frame.arm == arm].strata]
+        return next((reason for reason in reasons if reason), "")
+
+    def _raise_if_not_run(self, arms: Iterable[str]) -> None:
+        for arm in arms:
+            if why := self.why_not_run(arm):
+                raise NotRunError(f"{self.label(arm)} was not run: {why}")
+
     def strata(self, name: str) -> list[str]:
         """The values of a stratum in the order of the rows; none for an empty name."""
         values = [strata[name] for strata in self.frame.strata if name in strata]
@@ -251,11 +279,13 @@ class Outcomes:
             The score. Intervals respect clusters of units.
 
         Raises:
+            NotRunError: If the arm was not run.
             ValueError: If no row has the measure.
         """
         statistic, base = parts(measure)
         rows = self.rows_with(base, arm)
         if rows.empty:
+            self._raise_if_not_run([arm] if arm else self.arms)
             raise ValueError(f"No row of {arm or 'any arm'} has the measure {base!r}.")
         numerators, denominators = _ratio_columns(rows, base)
         clusters = rows.cluster.to_numpy()
@@ -302,6 +332,11 @@ class Outcomes:
         return adjust_by_holm(comparisons)
 
     def _compare_pair(self, first: str, second: str, measure: str, model: str) -> Comparison:
+        try:
+            self._raise_if_not_run([first, second])
+        except NotRunError as error:
+            missing: Any = _Missing(str(error))
+            return Comparison(first, second, model, (missing, missing), missing, nan, str(error))
         first_rows = self.rows_with(measure, first).set_index(PAIRING_COLUMNS)
         second_rows = self.rows_with(measure, second).set_index(PAIRING_COLUMNS)
         shared = first_rows.index.intersection(second_rows.index, sort=False)
@@ -360,16 +395,39 @@ class Outcomes:
             row: dict[str, Any] = {"arm": self.label(arm)}
             if show_n:
                 row["n"] = counts[arm]
-            for measure in measures:
-                row[measure_label(measure)] = self.format_score(measure, arm)
-            for value, group in groups.items():
-                row[value] = group.format_score(first_measure, arm)
-            rows.append(row)
+            cells = {measure_label(m): self.format_score(m, arm) for m in measures}
+            cells |= {value: g.format_score(first_measure, arm) for value, g in groups.items()}
+            rows.append(row | self._not_run_cells(arm, cells))
+        caption = self._with_reasons(caption, self.arms, measures)
         scored = [ScoredRow(arm, first_measure) for arm in self.arms]
         table = self.scored_table(rows, scored, caption)
         if not table.scores:
             return table
         return replace(table, scores={**table.scores, "by": by, "strata": list(groups)})
+
+    def _not_run_cells(self, arm: str, cells: dict[str, str | None]) -> dict[str, str | None]:
+        """The cells of an arm, which say so if it was not run."""
+        if self.why_not_run(arm):
+            return dict.fromkeys(cells, NOT_RUN)
+        return cells
+
+    def _with_reasons(self, caption: str, arms: Iterable[str], measures: Sequence[str] = ()) -> str:
+        """A caption that ends with why arms were not run, and why they have no AUC."""
+        reasons: dict[str, list[str]] = {}
+        for arm in arms:
+            why = self.why_not_run(arm) or self._why_no_auc(arm, measures)
+            if why:
+                reasons.setdefault(why, []).append(self.label(arm))
+        notes = [f"Not run: {', '.join(labels)}: {why}" for why, labels in reasons.items()]
+        return ". ".join([caption.rstrip("."), *notes]) if notes else caption
+
+    def _why_no_auc(self, arm: str, measures: Sequence[str]) -> str:
+        """Why an arm that sent requests has no AUC, if a table has a column of it."""
+        if AUC not in measures or arm in self.arms_with(AUC):
+            return ""
+        rows = self.frame[(self.frame.arm == arm) & (self.frame.source == "rerun")]
+        sends_requests = any(len(keys) for keys in rows.requests)
+        return WHY_NO_AUC if sends_requests else ""
 
     def scored_table(
         self, rows: Sequence[dict[str, Any]], scored: Sequence[ScoredRow], caption: str
@@ -428,14 +486,19 @@ class Outcomes:
             }
             if comparison.model:
                 row["model"] = comparison.model
+            if comparison.why_not_run:
+                rows.append(row | {"n": None, "p (Holm)": NOT_RUN})
+                continue
             row["n"] = comparison.test.n
             row["first better"] = comparison.test.b
             row["second better"] = comparison.test.c
             row[DIFFERENCE] = figures.points(comparison.test)
             row["p (Holm)"] = figures.p_text(comparison.p)
             rows.append(row)
+        arms = [arm for comparison in comparisons for arm in (comparison.first, comparison.second)]
+        caption = self._with_reasons(caption, dict.fromkeys(arms))
         table = figures.table(pd.DataFrame(rows), caption, sample=self.sample)
-        if self._linked_rows.empty:
+        if self._linked_rows.empty or any(comparison.why_not_run for comparison in comparisons):
             return table
         pairs = [[comparison.first, comparison.second] for comparison in comparisons]
         scores = {"rows": _as_pairs(rows), "tested": pairs, "caption": caption}
@@ -534,6 +597,7 @@ class Outcomes:
             PlotRow(arm, self.label(arm), self.colours.get(arm, DEFAULT_COLOUR))
             for arm in self.arms
         ]
+        caption = self._with_reasons(caption, self.arms)
         drawing = interval_plot(panels, rows, chance)
         alt = describe_scores(panels, rows)
         return figures.figure(drawing, alt=alt, caption=caption, sample=self.sample)
@@ -551,14 +615,30 @@ class Outcomes:
 
 def adjust_by_holm(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Adjust the p-values of one family of tests by Holm's method."""
-    adjusted = paired.holm([comparison.test.p for comparison in comparisons])
-    return [replace(comparison, p=p) for comparison, p in zip(comparisons, adjusted, strict=True)]
+    tests = [comparison.test.p for comparison in comparisons if not comparison.why_not_run]
+    adjusted_p = iter(paired.holm(tests))
+    adjusted = []
+    for comparison in comparisons:
+        p = nan if comparison.why_not_run else next(adjusted_p)
+        adjusted.append(replace(comparison, p=p))
+    return adjusted
 
 
 def _to_frame(rows: Rows) -> pd.DataFrame:
     if isinstance(rows, pd.DataFrame):
         return rows
     return to_frame(rows)
+
+
+def _without_measures_of_not_run(frame: pd.DataFrame) -> pd.DataFrame:
+    """Drop what was computed of answers that were never given, such as a text's similarity."""
+    is_not_run = np.array([NOT_RUN in strata for strata in frame.strata], dtype=bool)
+    if not is_not_run.any():
+        return frame
+    measures = frame.measures.to_list()
+    for position in np.flatnonzero(is_not_run):
+        measures[position] = {}
+    return frame.assign(measures=measures)
 
 
 def _ratio_columns(rows: pd.DataFrame, measure: str) -> tuple[Floats, Floats]:

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from evaluation import answers, records
-from evaluation.answers import Answer, Unit, make_row
+from evaluation.answers import NOT_RUN, Answer, NotRunError, Unit, make_row, not_run_row
 from evaluation.metrics import Score
 from evaluation.provenance import Json, machine, public_parameters
 from evaluation.published import Basis, Kind, Number, RecordError, published
 from evaluation.records import Verdict
 from helpers import neighbours
+from helpers.completions import CapabilityError
 from resources.download import digest
 from resources.settings import BUILD, NOTEBOOKS, Profile, profile_model, run_name, settings
 
@@ -101,10 +102,21 @@ class Run:
         self._own = False
         self._opened = False
 
-    def opening(self, text: str) -> None:
-        """Show the chapter's answer, in Markdown, below the notebook's first cell."""
+    def opening(self, text: str | Callable[..., str], *arguments: object) -> None:
+        """Show the chapter's answer, in Markdown, below the notebook's first cell.
+
+        Args:
+            text: The answer, or what writes it; if that needs an arm that was not run, the
+                reason is shown.
+            *arguments: Of what writes it.
+        """
         from IPython.display import Markdown, display  # noqa: PLC0415  # for notebooks alone
 
+        if not isinstance(text, str):
+            try:
+                text = text(*arguments)
+            except NotRunError as error:
+                text = f"**Not run:** {error}"
         display(Markdown(text), display_id="answer", update=self._opened)
         self._opened = True
 
@@ -205,14 +217,21 @@ class Run:
             split: The split that the units belong to.
 
         Returns:
-            Rows of the table of answers.
+            Rows of the table of answers. Those of an arm that the server is not able to
+            serve have no measures, and the reason as the stratum `answers.NOT_RUN`.
 
         Raises:
             RecordError: If an arm does not return one answer per unit.
         """
-        rows = []
+        rows: list[Answer] = []
         for arm, ask in arms.items():
-            replies = ask(units)
+            try:
+                replies = ask(units)
+            except CapabilityError as error:
+                task = rows[0].task if rows else str(getattr(ask, "task", ""))
+                columns = {"arm": arm, "run": self.profile, "model": model, "split": split}
+                rows += [not_run_row(unit, str(error), task=task, **columns) for unit in units]
+                continue
             if len(replies) != len(units):
                 raise RecordError(
                     f"{arm} gave {len(replies)} answers to {len(units)} units; "
@@ -322,7 +341,12 @@ class Run:
             why = f"None of {len(rows.frame)} answers is positive, so precision is undefined."
             self.not_run(number_id, why)
             return
-        self.rerun(number_id, rows.score(measure), model=model, note=note)
+        try:
+            score = rows.score(measure)
+        except NotRunError as error:
+            self.not_run(number_id, str(error))
+            return
+        self.rerun(number_id, score, model=model, note=note)
 
     def not_run(
         self,
@@ -422,9 +446,10 @@ class Run:
         """
         licence = "; ".join(sorted(self._licences)) or FREE_LICENCE
         folder = answers.BUILT / name / self.notebook
-        sources = outcomes.frame.source
-        answers.write(folder, outcomes.frame[sources == "rerun"], licence=licence)
-        released = outcomes.frame[sources == "released"]
+        was_run = [NOT_RUN not in strata for strata in outcomes.frame.strata]
+        frame = outcomes.frame[was_run]
+        answers.write(folder, frame[frame.source == "rerun"], licence=licence)
+        released = frame[frame.source == "released"]
         answers.write(answers.authors(self.notebook, name), released, licence=licence)
         return sorted(folder.glob("*.parquet"))
 

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from evaluation import decisions, figures
+from evaluation.answers import NotRunError
 from evaluation.decisions import Decision, Part
 from evaluation.measures import measure_label, unit
 from evaluation.metrics import Score
@@ -108,7 +109,10 @@ def evaluate(
     """
     context = _Context(kind, paper, facts or {})
     rows = outcomes.where(source=SOURCES[kind])
-    decision = _evaluate_rows(rule, rows, context, n_parts=1)
+    try:
+        decision = _evaluate_rows(rule, rows, context, n_parts=1)
+    except NotRunError as error:
+        return Decision("not run", str(error), reason="no answers")
     if rule.scope:
         others = _models_outside_scope(rule, outcomes, context)
         about = f"{_scope_in_words(rule)} models"
@@ -193,20 +197,21 @@ def _evaluate_rows(rule: Rule, rows: Outcomes, context: _Context, n_parts: int) 
         )
     rows = rows.where(**rule.where)
     answered = rows.arms_with(rule.measure)
-    missing = [rows.label(arm) for arm in rule.arms if arm not in answered]
+    missing = [arm for arm in rule.arms if arm not in answered]
     if missing:
-        return _no_answers(missing, rule.measure, context.kind)
+        return _no_answers(rows, missing, rule.measure, context.kind)
     rows = rows.where(arm=rule.arms)
     if rule.than:
         return _decide_comparison(rule, rows, n_parts)
     return _decide_bound(rule, rows, n_parts)
 
 
-def _no_answers(missing: Sequence[str], measure: str, kind: Basis) -> Decision:
+def _no_answers(rows: Outcomes, missing: Sequence[str], measure: str, kind: Basis) -> Decision:
     answers = "answers are released" if kind == "rescored" else "answers in this run"
-    label = measure_label(measure)
-    why = f"{', '.join(missing)}: no {answers}, so the {label} is unknown."
-    return Decision("not run", why, reason="no answers")
+    labels = ", ".join(rows.label(arm) for arm in missing)
+    reasons = dict.fromkeys(rows.why_not_run(arm) for arm in missing)
+    why = f"{labels}: no {answers}, so the {measure_label(measure)} is unknown."
+    return Decision("not run", " ".join([why, *reasons]).strip(), reason="no answers")
 
 
 def _decide_comparison(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:

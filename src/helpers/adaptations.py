@@ -32,7 +32,7 @@ OPTIONAL = (
     "cache_prompt",
 )
 """Parts of a request for a free reply that it can do without; the longer names come first."""
-NEEDED = {"choose": ("logprobs", "top_logprobs", "response_format"), "loglikelihood": ("logprobs",)}
+NEEDED = {"choose": ("response_format",), "loglikelihood": ("logprobs",)}
 """Parts that other kinds of requests cannot do without."""
 DEFAULT_TOP_LOGPROBS = 5
 """What most servers allow that allow less than the 20 of OpenAI."""

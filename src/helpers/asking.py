@@ -186,7 +186,7 @@ class Asker:
         raise CapabilityError(
             f"{self.endpoint.model} at {self.endpoint.base_url} refused the parameter "
             f"{parameter!r}, which is needed here. Set LLM_BASE_URL and LLM_MODEL to a server and "
-            f"model that take it, for example vLLM's. The server says: {error}"
+            f"model that take it, for example vLLM's. It says: {error.refusal.message[:200]}"
         ) from None
 
     def _known_changes(self) -> list[str]:

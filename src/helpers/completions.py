@@ -21,7 +21,7 @@ class CapabilityError(LlmError):
     """The server cannot do what was asked, for example obey a constraint or score a prompt."""
 
 
-class ContextOverflowError(LlmError):
+class ContextOverflowError(CapabilityError):
     """A prompt does not fit the context, and the caller did not ask to record this."""
 
 
@@ -78,7 +78,8 @@ class Choice:
     """The likeliest of some fixed answers; for further attributes see `Reply`.
 
     Attributes:
-        logprobs: Log-probability of each choice; their probabilities sum to 1.
+        logprobs: Log-probability of each choice; their probabilities sum to 1. Empty where
+            the server gives none.
     """
 
     answer: str
@@ -93,6 +94,11 @@ class Choice:
     cached: bool = False
     key: str = ""
     source: str = ""
+
+    @property
+    def p_yes(self) -> float | None:
+        """The probability of YES; None where the server gives no log-probabilities."""
+        return math.exp(self.logprobs["YES"]) if self.logprobs else None
 
 
 @dataclass(frozen=True)

@@ -388,23 +388,28 @@ def _read_choice(
         )
     if reply.thought:
         steps = _after_thought(steps, reply.text)
-    if not steps:
-        raise CapabilityError(f"{engine} gives no log-probabilities, which `choose` needs.")
     steps, wrapping = _after_wrapping(steps, wrapping)
     spelled = {
         _spelled(choice, wrapping, is_wrapped=answer != reply.text): choice for choice in choices
     }
-    tokens = [(step.token, {step.token: step.logprob, **_listed(step)}) for step in steps]
-    logprobs = choice_logprobs(tokens, list(spelled))
     return Choice(
         answer=answer,
-        logprobs={spelled[text]: value for text, value in logprobs.items()},
+        logprobs=_choice_logprobs(steps, spelled),
         prompt_tokens=reply.prompt_tokens,
         generated_tokens=reply.generated_tokens,
         seconds=reply.seconds,
         thought=reply.thought,
         thought_tokens=reply.thought_tokens,
     )
+
+
+def _choice_logprobs(steps: Sequence[Step], spelled: Mapping[str, str]) -> dict[str, float]:
+    """The log-probability of each choice; none where the server gives none."""
+    if not steps:
+        return {}
+    tokens = [(step.token, {step.token: step.logprob, **_listed(step)}) for step in steps]
+    logprobs = choice_logprobs(tokens, list(spelled))
+    return {spelled[text]: value for text, value in logprobs.items()}
 
 
 def _listed(step: Step) -> dict[str, float]:

@@ -8,6 +8,7 @@ from helpers.completions import Message, Reply
 from helpers.graph import CypherRejected, Graph, Untrusted
 from helpers.llm import LLM
 from helpers.thoughts import without_thought
+from rag.replies import read_json
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,13 @@ _PATTERN = re.compile(
 )
 """A clause that cannot be a word of prose: a pattern follows it, or it begins a line."""
 _KEYWORD = re.compile(r"\b(?:OPTIONAL\s+MATCH|MATCH|WITH|UNWIND|CALL|RETURN)\b", re.IGNORECASE)
-_END = re.compile(r";|\n\s*\n")
+_BODY = re.compile(r"(?:'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|[^;])*", re.DOTALL)
+"""All to the first semicolon outside quotes."""
+_CLAUSE = re.compile(r"\s*(?:WITH|UNWIND|CALL|RETURN|WHERE|ORDER|SKIP|LIMIT|UNION)\b")
+"""A line that goes on with a statement."""
+_PROSE = re.compile(r"\n\s*(?:This|The|It|Here|Note|Explanation|In this)\b.*", re.DOTALL)
+"""A remark below a statement."""
+_CURLY_QUOTES = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"'})  # noqa: RUF001
 
 
 def read_statement(reply: str) -> str:
@@ -52,12 +59,38 @@ def read_statement(reply: str) -> str:
         The statement, or an empty text.
     """
     answer = without_thought(reply)
+    if answer.lstrip().startswith(("{", "```")):
+        answer = _unwrapped(answer)
     texts = _FENCE.findall(answer) or [answer]
     for begin in (_PATTERN, _KEYWORD):
         for text in texts:
             if match := begin.search(text):
-                return _END.split(text[match.start() :].lstrip())[0].strip()
+                return _one_statement(text[match.start() :].lstrip())
     return ""
+
+
+def _unwrapped(answer: str) -> str:
+    """The only value of an answer that is a JSON object."""
+    content = read_json(answer, dict)
+    if content is None or len(content) != 1:
+        return answer
+    (statement,) = content.values()
+    return str(statement)
+
+
+def _one_statement(text: str) -> str:
+    """The first statement of a text that begins with one."""
+    body = _BODY.match(text)
+    paragraphs = re.split(r"\n\s*\n", body[0] if body else text)
+    statement = paragraphs[0]
+    for paragraph in paragraphs[1:]:
+        if re.search(r"\bRETURN\b", statement) or not _CLAUSE.match(paragraph):
+            break
+        statement = f"{statement}\n{paragraph}"
+    statement = _PROSE.sub("", statement).strip().rstrip("`*").strip()
+    if "'" not in statement and '"' not in statement:
+        statement = statement.translate(_CURLY_QUOTES)
+    return statement
 
 
 def run_statement(

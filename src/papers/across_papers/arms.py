@@ -5,7 +5,6 @@ filter reads the retrieved text: the model does. What differs between two arms i
 what it cost to find it.
 """
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,13 +23,13 @@ from helpers.completions import Choice, Reply, count_tokens
 from helpers.graph import Graph
 from helpers.llm import LLM
 from helpers.neighbours import stopwatch
-from helpers.thoughts import without_thought
 from papers.across_papers.questions import KindQuestion
 from papers.clinical_notes.retrieval import PAPER_CONFIG
 from papers.side_effects.corpus import SENTENCE_B, TextStore
 from papers.side_effects.normalisers import Normaliser
 from rag.names import Vocabulary
 from rag.prompts import Message, chat_messages
+from rag.replies import answer_text, bare_name
 from rag.retrieval import align_scores, fusion_order, word_tokens
 
 ARMS = {
@@ -143,7 +142,9 @@ class EvidenceArm:
 
 def _yes_no_answer(choice: Choice, evidence: Evidence) -> Answer:
     replies = [*evidence.replies, choice]
-    measures = {"p_yes": (math.exp(choice.logprobs["YES"]), 1.0)}
+    measures = {}
+    if choice.p_yes is not None:
+        measures["p_yes"] = (choice.p_yes, 1.0)
     tokens = count_tokens(replies)
     if tokens is not None:
         measures["tokens"] = (float(tokens), 1.0)
@@ -284,7 +285,7 @@ class Names(NamedTuple):
 
 def parse_names(line: str) -> Names:
     """Read ``drug, drug | effect`` as names in lower case."""
-    match = NAMES_PATTERN.search(without_thought(line))
+    match = NAMES_PATTERN.search(answer_text(line).strip("| \n"))
     if match is None:
         return Names()
     parts = re.split(r",|\band\b", match["drugs"])
@@ -294,7 +295,7 @@ def parse_names(line: str) -> Names:
 
 
 def _bare_name(text: str) -> str:
-    return text.strip().strip("\"'`*.?").strip().lower()
+    return bare_name(text.strip(" .?")).lower()
 
 
 EDGES = """
@@ -446,6 +447,9 @@ def advice(outcomes: Outcomes) -> str:
     """Write what to build for such questions on this run.
 
     It names the best arm, and the fastest that is not significantly worse.
+
+    Raises:
+        NotRunError: If an arm was not run.
     """
     accuracy = {arm: outcomes.score("accuracy", arm) for arm in outcomes.arms}
     seconds = {arm: outcomes.score("median(seconds)", arm) for arm in outcomes.arms}

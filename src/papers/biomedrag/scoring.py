@@ -3,15 +3,20 @@
 Source: biomedrag.md, section 4.4 and Table 3.
 """
 
+import re
 from collections.abc import Hashable, Sequence
 from typing import Final
 
 from helpers.thoughts import without_thought
 from papers.biomedrag.corpora import Triple
+from rag.replies import answer_text, bare_name, plain_text
 
 PARTS: Final = ("triple", "head", "tail", "relation")
 """What Table 3 scores separately."""
 MEASURES: Final = ("precision", "recall", "f1")
+
+
+_BULLET = re.compile(r"^\s*(?:\d{1,2}[.)]|[-•])\s+")
 
 
 def parse_triples(answer: str) -> list[Triple]:
@@ -21,10 +26,10 @@ def parse_triples(answer: str) -> list[Triple]:
         The distinct triples; none if a line has another form.
     """
     triples = []
-    for line in without_thought(answer).splitlines():
+    for line in plain_text(answer).splitlines():
         if not line.strip():
             continue
-        parts = [part.strip() for part in line.split("|")]
+        parts = [part.strip() for part in _BULLET.sub("", line).strip("| \t").split("|")]
         if len(parts) != 3 or not all(parts):
             return []
         triples.append(Triple(*parts))
@@ -38,10 +43,11 @@ def parse_label(answer: str, labels: Sequence[str]) -> str | None:
         The label as it is written in ``labels``, or None if the answer is not one of them.
     """
     label_by_text = {same_text(label): label for label in labels}
-    text = same_text(without_thought(answer))
-    if text in label_by_text:
-        return label_by_text[text]
-    return label_by_text.get(same_text(text.removesuffix(".")))
+    for text in (without_thought(answer), bare_name(answer_text(answer))):
+        for spelling in (text, text.removesuffix(".")):
+            if same_text(spelling) in label_by_text:
+                return label_by_text[same_text(spelling)]
+    return None
 
 
 def part_items(triples: Sequence[Triple], part: str) -> set[Hashable]:

@@ -36,6 +36,7 @@ from papers.clinical_notes.query import Lexicon
 from papers.clinical_notes.questions import by_note
 from papers.clinical_notes.retrieval import Retriever
 from rag.prompts import Message, chat_messages
+from rag.replies import CITATION, cited_numbers, plain_text
 
 OUTCOMES = ("successful", "refractory", "undetermined")
 EFFECTS = ("not tolerated", "ineffective", "partial", "effective")
@@ -207,7 +208,6 @@ def _is_right(question: ChartQuestion, value: Value | None) -> bool:
     return question.is_right(None if value == NOT_FOUND else value)
 
 
-_CITATION = re.compile(r"\[\s*(\d+(?:\s*[,;]\s*\d+)*)\s*\]")
 _NOT_FOUND = re.compile(
     r"\bnot\s+(?:found|mentioned|stated|documented|in the (?:chart|passages))", re.IGNORECASE
 )
@@ -228,12 +228,9 @@ def read_answer(
         not be read.
     """
     text = without_thought(text)
-    numbers: list[int] = []
-    for group in _CITATION.findall(text):
-        numbers += map(int, re.findall(r"\d+", group))
-    cited = list(dict.fromkeys(numbers))
+    cited = cited_numbers(text)
     # the question, if the model repeats it, holds no answer
-    words = _CITATION.sub(" ", text).replace(question.text, " ")
+    words = plain_text(CITATION.sub(" ", text).replace(question.text, " "))
     if _NOT_FOUND.search(words):
         return cited, NOT_FOUND
     return cited, _READERS[question.kind](words, lexicon)

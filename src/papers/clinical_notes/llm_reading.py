@@ -1,17 +1,16 @@
 """An LLM reads a note and answers in JSON, or classifies one condition as ConText does."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from helpers.completions import Choice, object_schema
 from helpers.llm import LLM
-from helpers.thoughts import without_thought
 from papers.clinical_notes.cleaning import CONTEXT_LIMIT, clean, generic_name, normal
 from papers.clinical_notes.extraction import ATTRIBUTES, STATUSES, Medication, Reading
 from papers.clinical_notes.gold import CONTEXTS, Note
 from rag.prompts import Message, chat_messages, user_message
+from rag.replies import read_json
 
 _MAX_CHARACTERS: Final = {"drug": 40, "strength": 20, "frequency": 24, "route": 16, "form": 24}
 """What the LLM reads of a drug, and the longest text of each."""
@@ -64,7 +63,7 @@ def parse_extraction(note_id: str, reply: str) -> Reading:
         The reading. A reply that is no JSON of the schema counts as not parsed.
     """
     try:
-        content = json.loads(without_thought(reply))
+        content = read_json(reply, dict)
         drugs = [entry for entry in content["medications"] if entry["drug"].strip()]
         medications = tuple(_medication(entry) for entry in drugs)
         status = content["seizure_status"]

@@ -21,6 +21,7 @@ from papers.drug_interactions.cypher import Retrieved
 from papers.drug_interactions.questions import NO, NOT_KNOWN, YES, Answer, Asked
 from rag.names import Vocabulary
 from rag.prompts import chat_messages
+from rag.replies import answer_text
 
 Arm = Literal["none", "text", "agentic", "drugrag", "hybrid", "ingested", "read"]
 ARMS: tuple[Arm, ...] = ("none", "text", "agentic", "drugrag", "hybrid")
@@ -275,8 +276,11 @@ def _names(question: Asked, text: str, vocabulary: Vocabulary) -> frozenset[str]
     return frozenset(linked[question.form.role]) - {name.lower() for name in own_names}
 
 
+_FIRST_LABEL = re.compile(r"\W*(yes|no)\b(?!\s+(?:information|facts?|data))", re.IGNORECASE)
+
+
 def _yes_or_no(text: str, *, is_ignorant: bool) -> Answer:
-    first = re.match(r"\W*(yes|no)\b(?!\s+(?:information|facts?|data))", text, re.IGNORECASE)
+    first = _FIRST_LABEL.match(text) or _FIRST_LABEL.match(answer_text(text))
     if first:
         return YES if first[1].lower() == "yes" else NO
     if is_ignorant:

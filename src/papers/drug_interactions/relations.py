@@ -1,6 +1,5 @@
 """Relations out of text (drug_interactions.md, Methods, A): patterns, a classifier, an LLM."""
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -29,6 +28,7 @@ from papers.drug_interactions.corpora import (
 )
 from papers.drug_interactions.entities import Recogniser, training_sentences
 from rag.prompts import chat_messages
+from rag.replies import read_json
 
 Relater = Callable[[Sequence[Sentence]], list[Sentence]]
 """A method: takes sentences with mentions and returns them with the relations that it finds."""
@@ -370,7 +370,7 @@ def _listed_pairs(answer: str) -> list[NamePair] | None:
     """Return the pairs of an answer in JSON, or None if it is not of the schema."""
     pairs: list[NamePair] = []
     try:
-        content = json.loads(answer)
+        content = read_json(answer, dict)
         for relation, facts in _LISTS.items():
             for item in content[facts.key]:
                 pairs.append((relation, item[facts.first], item[facts.second]))

@@ -24,6 +24,7 @@ from helpers.thoughts import without_thought
 from helpers.vectors import Encoder
 from papers.qa_rag.data import Data, Passage, Question, words
 from rag.prompts import Message, chat_messages
+from rag.replies import CITATION, cited_numbers
 
 WINDOW = 300
 """Characters of a window, at most: two or three sentences."""
@@ -376,20 +377,14 @@ def _make_answer(reply: Reply, excerpts: Sequence[Excerpt]) -> Answer:
     )
 
 
-_NUMBERS = re.compile(r"\s*\[(\d+(?:\s*,\s*\d+)*)\]")
-
-
 def read(reply: Reply, excerpts: Sequence[Excerpt]) -> CitedAnswer:
     """Read a reply as an answer.
 
     The numbers in brackets are taken out of its text, and those of no excerpt are dropped.
     """
     visible = without_thought(reply.text)
-    cited: set[int] = set()
-    for group in _NUMBERS.findall(visible):
-        numbers = map(int, re.findall(r"\d+", group))
-        cited.update(number for number in numbers if 1 <= number <= len(excerpts))
-    text = _NUMBERS.sub("", visible).strip()
+    cited = [number for number in cited_numbers(visible) if 1 <= number <= len(excerpts)]
+    text = CITATION.sub("", visible).strip()
     return CitedAnswer(text, tuple(sorted(cited)), tuple(excerpts))
 
 

@@ -176,7 +176,7 @@ class Judge:
             answer = Answer(
                 task="check",
                 predicted=_verdict(choice),
-                measures={"p_yes": (_p_yes(choice), 1.0)},
+                measures={} if choice.p_yes is None else {"p_yes": (choice.p_yes, 1.0)},
                 requests=[choice.key],
             )
             answers.append(answer)
@@ -243,12 +243,10 @@ def _take(n: int, choices: Iterator[Choice]) -> list[Choice]:
     return [next(choices) for _ in range(n)]
 
 
-def _p_yes(choice: Choice) -> float:
-    return float(np.exp(choice.logprobs["YES"]))
-
-
 def _verdict(choice: Choice) -> str:
-    return "YES" if _p_yes(choice) >= 0.5 else "NO"
+    if choice.p_yes is None:
+        return choice.answer
+    return "YES" if choice.p_yes >= 0.5 else "NO"
 
 
 def _judged(ids: Sequence[str], useful: Sequence[Choice], supported: Sequence[Choice]) -> Answer:
@@ -257,7 +255,7 @@ def _judged(ids: Sequence[str], useful: Sequence[Choice], supported: Sequence[Ch
     recall = float(np.mean(is_supported)) if is_supported else 0.0
     items = []
     for place, (passage_id, choice) in enumerate(zip(ids, useful, strict=True)):
-        item = Item(passage_id, predicted=is_useful[place], rank=place + 1, score=_p_yes(choice))
+        item = Item(passage_id, predicted=is_useful[place], rank=place + 1, score=choice.p_yes)
         items.append(item)
     return Answer(
         task="judged",

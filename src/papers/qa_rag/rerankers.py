@@ -11,12 +11,12 @@ from tqdm import tqdm
 
 from evaluation.answers import Answer
 from helpers.llm import LLM
-from helpers.thoughts import without_thought
 from helpers.vectors import EncoderUnavailable
 from papers.qa_rag.data import Question
 from papers.qa_rag.retrieval import BestWindow, Gold, Relevance, Reranker, make_rows, rerank
 from papers.qa_rag.search import Searcher
 from rag.prompts import Message, chat_messages
+from rag.replies import answer_text
 from rag.retrieval import CrossEncoder
 
 PAPER_RERANKER = "BAAI/bge-reranker-large"
@@ -128,14 +128,19 @@ class ScoringAgent:
         ]
 
 
+_SCALE = re.compile(r"\(?\b(?:on a scale )?(?:of |from )?0 ?(?:to|-|–) ?10\b\)?", re.IGNORECASE)  # noqa: RUF001
+"""The range of scores, where a reply repeats it before the score."""
+
+
 def read_score(text: str) -> float:
     """Read the first number of a reply, as in ``8``, ``8/10``, ``Score: 7.5``.
 
     Returns:
         The number, or NaN if there is none or it is not within 0 and 10.
     """
-    number = re.search(r"\d+(?:\.\d+)?", without_thought(text))
-    value = float(number[0]) if number else np.nan
+    answer = _SCALE.sub("", answer_text(text))
+    number = re.search(r"(?<![\w.])-?\d+(?:[.,]\d+)?", answer)
+    value = float(number[0].replace(",", ".")) if number else np.nan
     return value if 0 <= value <= MAX_SCORE else np.nan
 
 

@@ -4,6 +4,7 @@ An arm takes so many passages for each of its texts (the question, ...), and sel
 a reranker.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,6 +18,7 @@ from papers.qa_rag import data
 from papers.qa_rag.data import Corpus, Data, Passage, Question
 from papers.qa_rag.search import Scores, Search, Searcher
 from rag.prompts import Message, user_message
+from rag.replies import QUOTES, WIDE, listed_texts
 from rag.retrieval import reciprocal_rank_fusion
 
 N_SELECTED = 6
@@ -162,14 +164,29 @@ def hyde_prompt(question: Question) -> list[Message]:
     return user_message(f"{HYDE}\nQuestion: {question.text}\nPassage:")
 
 
+_QUERY_NUMBER = re.compile(r"^\W*(?:question|query)\s*\d*\s*[:.]\W*", re.IGNORECASE)
+
+
 def read_queries(text: str, max_queries: int = N_MULTIQUERY) -> list[str]:
-    """Read the distinct questions of a reply, one a line, without numbers or bullets."""
+    """Read the distinct questions of a reply: a JSON list, or one a line.
+
+    Numbers and emphasis are no part of a question, and what ends with a colon is a heading.
+    """
     distinct: dict[str, str] = {}
-    for line in without_thought(text).splitlines():
-        query = line.strip().lstrip("-*0123456789.) ").strip()
-        if len(query.split()) >= MIN_WORDS_OF_QUERY:
-            distinct.setdefault(data.words(query), query)
+    for line in listed_texts(text) or without_thought(text).splitlines():
+        query = _bare_query(line)
+        if query.endswith(":") or len(query.split()) < MIN_WORDS_OF_QUERY:
+            continue
+        distinct.setdefault(data.words(query), query)
     return list(distinct.values())[:max_queries]
+
+
+def _bare_query(line: str) -> str:
+    """A question without its number, and without quotation marks or emphasis around it."""
+    query = line.translate(WIDE).strip().lstrip("-*\u20220123456789.) ").strip()
+    query = _QUERY_NUMBER.sub("", query)
+    is_wrapped = query[:1] in QUOTES or query[-1:] in QUOTES
+    return query.strip(QUOTES).strip() if is_wrapped else query
 
 
 @dataclass(frozen=True)

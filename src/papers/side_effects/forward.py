@@ -27,6 +27,7 @@ from papers.side_effects.corpus import (
     yes_no_answer,
 )
 from rag.prompts import Message, chat_messages, user_message
+from rag.replies import answer_text, bare_name
 
 ARMS = ("closed_book", "format_a", "format_b", "graphrag")
 MODELS = {"qwen": "table1", "llama": "table2"}
@@ -70,16 +71,14 @@ def parse_entities(reply: str) -> Entities:
     Returns:
         The names in lower case, or empty names if the reply has another form.
     """
-    reply = without_thought(reply)
-    match = ENTITIES_PATTERN.search(reply)
+    match = ENTITIES_PATTERN.search(answer_text(reply).strip("| \n"))
     if match is None:
         return Entities()
     return Entities(_clean_name(match["drug"]), _clean_name(match["side_effect"]))
 
 
 def _clean_name(text: str) -> str:
-    first_line = text.splitlines()[0].strip()
-    return first_line.strip("\"'`*").removesuffix(".").strip().lower()
+    return bare_name(text.splitlines()[0]).lower()
 
 
 def recognise_entities(llm: LLM, questions: Sequence[Question]) -> list[Entities]:
@@ -175,8 +174,9 @@ def parse_label(reply: str, pattern: re.Pattern[str] = LABEL_PATTERN) -> bool | 
     Returns:
         True for YES, False for NO, or None if the pattern does not match.
     """
-    reply = without_thought(reply)
-    match = pattern.search(reply)
+    match = pattern.search(without_thought(reply))
+    if match is None and pattern is LABEL_PATTERN:
+        match = pattern.search(answer_text(reply))
     if match is None:
         return None
     return match[1].lower() == "yes"

@@ -21,9 +21,9 @@ from evaluation.answers import Answer
 from evaluation.outcomes import Outcomes
 from helpers.completions import Choice, Reply, count_tokens
 from helpers.llm import LLM
-from helpers.thoughts import without_thought
 from papers.side_effects.misspelling import Query, add_measures
 from rag.prompts import Message, chat_messages
+from rag.replies import answer_text, bare_name
 
 ARMS = {
     "none": ("no normalisation", "#808080"),
@@ -208,9 +208,8 @@ def spelling_prompt(typed: str) -> list[Message]:
 
 def parse_spelling(reply: str) -> str:
     """Read the first word of a reply, in lower case and without quotes or a final full stop."""
-    reply = without_thought(reply)
-    match = re.search(r"\S+", reply)
-    return match[0].strip("\"'`*.,;:").lower() if match else ""
+    match = re.search(r"\S+", answer_text(reply))
+    return bare_name(match[0].strip(".,;:")).lower() if match else ""
 
 
 @dataclass(frozen=True)

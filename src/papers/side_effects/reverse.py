@@ -18,6 +18,7 @@ from evaluation.answers import Answer, Item, make_row
 from evaluation.metrics import set_scores
 from helpers.completions import Reply, count_tokens
 from helpers.thoughts import without_thought
+from rag.replies import bare_name, listed_texts, plain_text
 
 TIERS: dict[str, tuple[int, float]] = {
     "rare": (5, 19),
@@ -258,6 +259,12 @@ def stratified(queries: Sequence[Query], per_tier: Mapping[str, int], seed: int)
     return selected
 
 
+BOLD_ITEM_PATTERN = re.compile(
+    r"^(?P<bullet>\s*(?:[-*•]|\d{1,3}[.)])\s*)\*\*(?P<name>[^*\n]+)\*\*(?!\s*[,;]).*$", re.MULTILINE
+)
+"""A bulleted name in bold type, with a remark."""
+REMARK_PATTERN = re.compile(r"\s+[-–—]\s+.*$")  # noqa: RUF001  # dashes
+"""A remark on a bulleted name."""
 BULLET_PATTERN = re.compile(r"^\s*(?:[-*•]|\d{1,3}[.)](?=\s))\s*")
 """A bullet or a number before a name."""
 LEAD_PATTERN = re.compile(r"^(?:(?:and|drugs?|answer|the drugs?)\b(?!-)\s*:?\s*)+", re.IGNORECASE)
@@ -269,16 +276,20 @@ SENTENCE_PATTERN = re.compile(r"^.*\b(?:are|is|includes?|including)\s+")
 def parse_drugs(reply: str, with_comma: Iterable[str] = ()) -> frozenset[str]:
     """Read the names in an LLM's answer.
 
-    They may be comma-separated, bulleted, numbered, or in a sentence.
+    They may be comma-separated, bulleted, numbered, in JSON, or in a sentence.
 
     Args:
         reply: The text of the reply.
         with_comma: Names that contain a comma and stay whole, such as "1,25(oh)2d3".
     """
-    text = without_thought(reply).casefold()
+    listed = listed_texts(reply)
+    if listed is not None:
+        return frozenset(_read_name(text, is_first=False) for text in listed) - {""}
+    text = BOLD_ITEM_PATTERN.sub(r"\g<bullet>\g<name>", without_thought(reply))
+    text = plain_text(text).casefold()
     names, text = _take_names_with_comma(text, with_comma)
     for line in text.splitlines():
-        pieces = re.split(r"[,;]", _strip_introduction(line))
+        pieces = re.split(r"[,;]", _strip_introduction(line.strip("| \t")))
         for i, piece in enumerate(pieces):
             names.add(_read_name(piece, is_first=i == 0))
     return frozenset(name for name in names if name)
@@ -307,7 +318,8 @@ def _strip_introduction(line: str) -> str:
     if line.rstrip().endswith(":"):
         return ""
     if BULLET_PATTERN.match(line):
-        return BULLET_PATTERN.sub("", line).partition(": ")[0]
+        name = BULLET_PATTERN.sub("", line).partition(": ")[0]
+        return REMARK_PATTERN.sub("", name)
     # several colons: each name has its own remark
     return line.partition(": ")[2] if line.count(": ") == 1 else line
 
@@ -319,7 +331,7 @@ def _read_name(piece: str, *, is_first: bool) -> str:
     if is_first:
         name = SENTENCE_PATTERN.sub("", name)
     before_remark = name.partition(": ")[0]
-    return canonical(before_remark.strip(" \t\"'`*:").removesuffix("."))
+    return canonical(bare_name(before_remark.strip(" \t:|-[]")))
 
 
 RELEASED_NAMES = {
