@@ -446,7 +446,7 @@ class Run:
         """
         licence = "; ".join(sorted(self._licences)) or FREE_LICENCE
         folder = answers.BUILT / name / self.notebook
-        was_run = [NOT_RUN not in strata for strata in outcomes.frame.strata]
+        was_run = outcomes.frame.strata.map(lambda strata: NOT_RUN not in strata).astype(bool)
         frame = outcomes.frame[was_run]
         answers.write(folder, frame[frame.source == "rerun"], licence=licence)
         released = frame[frame.source == "released"]
