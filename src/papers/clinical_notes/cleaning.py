@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from rapidfuzz.distance import DamerauLevenshtein
 
 from papers.clinical_notes.gold import Label
+from papers.clinical_notes.lines import wrapped_line_ends
 from papers.clinical_notes.wording import DRUGS, words
 from resources.settings import DATA
 
@@ -86,21 +87,32 @@ def _copy(text: str, start: int, end: int) -> list[_Character]:
     return [_Character(text[i], i, i + 1) for i in range(start, end)]
 
 
+def _place_and_length(span: tuple[int, int]) -> tuple[int, int]:
+    """A key that sorts spans by place, the longest first."""
+    return span[0], -span[1]
+
+
 @lru_cache(maxsize=2048)
 def clean(text: str) -> Cleaned:
     """Clean a note.
 
     Redactions, record numbers and telephone numbers become one mark, odd characters plain ones,
     and abbreviations their full words. An abbreviation that begins with a capital letter keeps
-    one.
+    one. Wrapped lines are joined.
     """
+    edits = {match.span(): _replacement(match) for match in _cleaner().finditer(text)}
+    for span in wrapped_line_ends(text):
+        edits.setdefault(span, " ")
     characters: list[_Character] = []
     position = 0
-    for match in _cleaner().finditer(text):
-        characters += _copy(text, position, match.start())
-        for character in _replacement(match):
-            characters.append(_Character(character, match.start(), match.end()))
-        position = match.end()
+    for start, end in sorted(edits, key=_place_and_length):
+        replacement = edits[start, end]
+        if start < position:  # within the edit before it
+            continue
+        characters += _copy(text, position, start)
+        for character in replacement:
+            characters.append(_Character(character, start, end))
+        position = end
     characters += _copy(text, position, len(text))
     cleaned = "".join(character.text for character in characters)
     starts = tuple(character.start for character in characters)
@@ -166,21 +178,40 @@ def _is_near(written: str, alias: str) -> bool:
     return DamerauLevenshtein.distance(written, alias, score_cutoff=1) <= 1
 
 
-_STRENGTH = re.compile(r"(\d[\d,]*(?:\.\d+)?|\.\d+)\s*(mgs?|g|grams?|mcg)\b", re.IGNORECASE)
+_STRENGTH = re.compile(
+    r"(?P<number>\d[\d,.]*|[.,]\d+)\s*"
+    r"(?:(?P<milli>mgs?|milligrams?)"
+    r"|(?P<micro>mcgs?|ugs?|\N{MICRO SIGN}gs?|\N{GREEK SMALL LETTER MU}gs?|micrograms?)"
+    r"|(?P<gram>gm?s?|grams?))\b",
+    re.IGNORECASE,
+)
+_MILLIGRAMS: Final = {"milli": 1.0, "micro": 0.001, "gram": 1000.0}
+"""Milligrams of each unit of `_STRENGTH`."""
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?")
+"""1,500 and 12,500.5, not 0,125."""
 
 
 def milligrams(text: str) -> float | None:
-    """Read a strength in mg: `500 mg`, `1,500 mg`, `0.5 g`; None if the text has none."""
+    """Read a strength in mg: `500 mg`, `1,500 mg`, `0,5 g`, `50 mcg`; None if there is none."""
     match = _STRENGTH.search(text)
     if match is None:
         return None
-    unit = match[2].lower()
-    factor = 1.0
-    if unit == "mcg":
-        factor = 0.001
-    elif unit.startswith("g"):
-        factor = 1000.0
-    return float(match[1].replace(",", "")) * factor
+    number = _number(match["number"])
+    if number is None:
+        return None
+    # what a chart states has few digits; the product of two floats may have more
+    return round(number * _MILLIGRAMS[match.lastgroup or "milli"], 9)
+
+
+def _number(text: str) -> float | None:
+    """Read a number; a comma before three digits parts thousands, any other is a decimal one."""
+    digits = text.rstrip(".,")
+    if _THOUSANDS.fullmatch(digits):
+        digits = digits.replace(",", "")
+    try:
+        return float(digits.replace(",", "."))
+    except ValueError:  # 1.2.3 is no number
+        return None
 
 
 GROUPS: Final[dict[Label, str]] = {"FREQUENCY": "frequencies", "ROUTE": "routes", "FORM": "forms"}

@@ -7,14 +7,12 @@ instead.
 """
 
 import re
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import spacy
-from loguru import logger as _loguru
 from rapidfuzz import process
 from rapidfuzz.distance import DamerauLevenshtein
 from spacy.language import Language
@@ -33,17 +31,14 @@ from papers.clinical_notes.cleaning import (
     normal,
 )
 from papers.clinical_notes.gold import LABELS, Context, Label, Note, Role
+from papers.clinical_notes.medspacy_parts import (
+    ConText,
+    ConTextRule,
+    TargetMatcher,
+    TargetRule,
+)
+from papers.clinical_notes.sections import SECTIONS, section_class
 from papers.clinical_notes.wording import words
-
-# medspaCy logs each rule it loads; nothing of a note may reach a log either
-_loguru.disable("medspacy")
-_loguru.disable("PyRuSH")
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    from medspacy.context import ConText, ConTextRule
-    from medspacy.target_matcher import TargetMatcher, TargetRule
-# a matcher whose rules are all regular expressions has no token patterns, and needs none
-warnings.filterwarnings("ignore", message=r"\[W036\]")
 
 Status = Literal["positive", "negative", "unknown"]
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
@@ -165,7 +160,8 @@ class RuleNamer:
         return [self._label(doc) for doc in docs]
 
     def _label(self, doc: Doc) -> list[Span]:
-        spans = self._matched(doc)
+        matched = self._matched(doc)
+        spans = [span for span in matched if not _is_other_word(span, matched)]
         spans += self._misspelt_drugs(doc, spans)
         sentences_with_drug = {span.sent.start for span in spans if span.label_ == "DRUG"}
         return [span for span in spans if span.sent.start in sentences_with_drug]
@@ -197,6 +193,17 @@ class RuleNamer:
             word, self._long_names, scorer=DamerauLevenshtein.distance, score_cutoff=1
         )
         return match is not None
+
+
+def _is_other_word(span: Span, spans: Sequence[Span]) -> bool:
+    """Whether PER or IN is no abbreviation but a word among others in capitals."""
+    doc = span.doc
+    if span.text not in words(TERMS)["words_in_capitals"] or span.end == len(doc):
+        return False
+    following = doc[span.end]
+    if not following.is_alpha or not following.is_upper:
+        return False
+    return all(other.start != span.end for other in spans)
 
 
 @dataclass(frozen=True)
@@ -250,24 +257,47 @@ def _finding_rules() -> list[TargetRule]:
     terms = words(TERMS)
     seizures = terms["seizures"]
     before = rf"(?:\b(?:{'|'.join(seizures['before'])})[ -])*"
+    not_after = "".join(f"(?<!{word})" for word in seizures["not_after"])
     nouns = "|".join(seizures["nouns"])
+    not_before = "|".join(seizures["not_before"])
     symptoms = "|".join(map(re.escape, terms["symptoms"]))
     return [
-        TargetRule("seizure", "SEIZURE", pattern=rf"{before}\b(?:{nouns})\b"),
+        TargetRule(
+            "seizure",
+            "SEIZURE",
+            pattern=rf"{before}\b{not_after}(?:{nouns})\b(?![ -](?:{not_before})\b)",
+        ),
         TargetRule("symptom", "SYMPTOM", pattern=rf"\b(?:{symptoms})\b"),
     ]
 
 
-def _context_rules() -> list[ConTextRule]:
-    """The project's own rules for ConText."""
+def _context_rules(default_rules: str) -> list[ConTextRule]:
+    """The rules for ConText: medspaCy's, but for a few, and the project's own."""
     terms = words(TERMS)
-    rules = [
-        ConTextRule(literal, category, direction=direction)
-        for literal, category, direction in terms["context"]
-    ]
+    left_out = terms["context_left_out"]
+    default = ConTextRule.from_json(default_rules)
+    rules = [rule for rule in default if rule.literal not in left_out]
+    for literal, category, direction in terms["context"]:
+        rules.append(ConTextRule(literal, category, direction=direction))
+    for name, pattern in terms["denied_behind"].items():
+        rules.append(
+            ConTextRule(
+                name,
+                "NEGATED_EXISTENCE",
+                pattern=pattern,
+                direction="BACKWARD",
+                allowed_types={"SEIZURE", "SYMPTOM"},
+                on_modifies=_is_denied_label,
+            )
+        )
     relatives = [{"LOWER": {"IN": terms["relatives"]}}]
     rules.append(ConTextRule("relative", "FAMILY", pattern=relatives, direction="FORWARD"))
     return rules
+
+
+def _is_denied_label(target: Span, modifier: Span, between: Span) -> bool:
+    """Whether what stands behind a term is about it, and about no other label in between."""
+    return ":" not in target.doc[target.end : modifier.start].text
 
 
 @lru_cache(maxsize=2)
@@ -278,14 +308,15 @@ def pipeline(own_rules: bool = True) -> Language:
         own_rules: Whether ConText has the rules of `data/clinical_terms.yml` too.
     """
     nlp = spacy.blank("en")
-    # medspaCy's own sentence splitter takes ten times as long as all the rest, and these notes
-    # end a sentence plainly
-    nlp.add_pipe("sentencizer", config={"punct_chars": [".", "!", "?", "\n", "\n\n"]})
+    # medspaCy's own splitter takes ten times as long as all the rest, and joins lines of a list
+    nlp.add_pipe("sentencizer", config={"punct_chars": [".", "!", "?"]})
+    nlp.add_pipe(SECTIONS)
     matcher: TargetMatcher = nlp.add_pipe("medspacy_target_matcher")
     matcher.add(_finding_rules())
-    context: ConText = nlp.add_pipe("medspacy_context")
+    own = {"rules": None} if own_rules else {}
+    context: ConText = nlp.add_pipe("medspacy_context", config=own)
     if own_rules:
-        context.add(_context_rules())
+        context.add(_context_rules(context.DEFAULT_RULES_FILEPATH))
     return nlp
 
 
@@ -303,7 +334,10 @@ _CLASSES: Final[dict[str, Context]] = {
 
 
 def _categories(span: Span) -> set[str]:
-    return {modifier.category for modifier in span._.modifiers}
+    """The classes that a span has from its modifiers and from its section."""
+    categories = {modifier.category for modifier in span._.modifiers}
+    from_section = section_class(span)
+    return categories | {from_section} if from_section else categories
 
 
 def context_of(span: Span) -> Context:
@@ -464,11 +498,12 @@ def classify_spans(
     """
     nlp = pipeline(own_rules)
     split_sentences = nlp.get_pipe("sentencizer")
+    find_sections = nlp.get_pipe(SECTIONS)
     add_context = nlp.get_pipe("medspacy_context")
     contexts: list[Context] = []
     for text, (start, end) in zip(texts, spans, strict=True):
         cleaned = clean(text)
-        doc = split_sentences(nlp.make_doc(cleaned.text))
+        doc = find_sections(split_sentences(nlp.make_doc(cleaned.text)))
         first, last = cleaned.cleaned(start, end)
         span = doc.char_span(first, last, label="SEIZURE", alignment_mode="expand")
         doc.ents = [span] if span else []

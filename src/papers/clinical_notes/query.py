@@ -26,6 +26,8 @@ MIN_FUZZY_SIMILARITY = 0.8
 _WORD = re.compile(r"[A-Za-z][A-Za-z-]*")
 _AMBIGUOUS = frozenset({"per"})
 """Abbreviations that are words too, such as perampanel's; they count only in capitals."""
+_AMONG_CAPITALS = re.compile(r"\bPER(?=\s+[A-Z]{2,}\b)")
+"""Where capitals make no abbreviation: all words have them."""
 
 
 class Lexicon:
@@ -68,7 +70,7 @@ class Lexicon:
             Their generic names.
         """
         drugs = set()
-        for word in set(_WORD.findall(text)):
+        for word in set(_WORD.findall(_AMONG_CAPITALS.sub(" ", text))):
             drug = self._drug(word)
             if drug:
                 drugs.add(drug)
@@ -131,8 +133,20 @@ class Query:
     symptoms: frozenset[str] = frozenset()
 
 
+_YEAR = re.compile(r"(?:19|20)\d{2}")
+_MONTH_NAMES = [*calendar.month_name[1:], *calendar.month_abbr[1:], "Sept"]
+_MONTHS = "|".join(sorted(_MONTH_NAMES, key=len, reverse=True))
+_UNITS = (
+    r"days?|d|weeks?|wks?|months?|mos?|years?|yrs?|y\.?o|hours?|hrs?|h|min(?:ute)?s?|sec(?:ond)?s?"
+    r"|times?|x|mg|mcg|g|ml|kg|lbs?|cm|tab(?:let)?s?|pills?|doses?|seizures?|episodes?|spells?"
+    r"|attacks?|visits?|admissions?|percent|am|pm|st|nd|rd|th"
+)
+_NOT_COUNTED = rf"(?![-/.]\d|\s*%|[\s-]*(?:{_UNITS}|(?:of\s+)?(?:{_MONTHS}))\b)"
+"""After a number that is neither a count of something nor a part of a date."""
 _PATIENT = re.compile(
-    r"\b(?:patient|pt|mrn|id)\.?\s*(?:id|no\.?|number|#)?\s*[:#]?\s*([A-Z]{0,4}-?\d{2,})\b", re.I
+    r"\b(?:patient|pt|mrn|id)\.?\s*(?:id|no\.?|number|#)?\s*[:#]?\s*([A-Z]{0,4}-?\d{2,})\b"
+    + _NOT_COUNTED,
+    re.I,
 )
 _COHORT = re.compile(
     r"\b(?:which|what|list|find|show|all|any|how many|number of|other|identify|who are the)\b"
@@ -152,25 +166,33 @@ _EFFECT = re.compile(
     r"|seizure[- ]free\w*|make a difference|any good|useful)\b",
     re.I,
 )
-_YEAR = re.compile(r"(?:19|20)\d{2}")
-_MONTH_NAMES = [*calendar.month_name[1:], *calendar.month_abbr[1:]]
-_MONTHS = "|".join(sorted(_MONTH_NAMES, key=len, reverse=True))
+_DATE_FORMS = (
+    r"\d{4}[-/]\d{1,2}[-/]\d{1,2}",
+    r"\d{1,2}[/.-]\d{1,2}[/.-](?:\d{4}|\d{2})",
+    rf"\d{{1,2}}(?:st|nd|rd|th)?[\s-]+(?:of\s+)?(?:{_MONTHS})\.?,?[\s-]+\d{{4}}",
+    rf"(?:{_MONTHS})\.?\s+\d{{1,2}}(?:st|nd|rd|th)?,?\s+\d{{4}}",
+)
+"""How a question writes a day."""
+_DAY = rf"(?<![\d/.-])(?:{'|'.join(_DATE_FORMS)})(?![\d/-])"
+_PERIOD = rf"(?:{_DAY}|(?:(?:{_MONTHS})\.?,?\s+|\d{{1,2}}/)?(?:19|20)\d{{2}})"
+"""A day, a month or a year."""
 
 
-def _day(name: str) -> str:
+def _named(name: str) -> str:
     """The pattern of a day, a month or a year, as a group of this name."""
-    return rf"(?P<{name}>\d{{4}}-\d{{2}}-\d{{2}}|(?:(?:{_MONTHS})\.?\s+)?\d{{4}})"
+    return rf"(?P<{name}>{_PERIOD})"
 
 
 _RANGES = tuple(
     re.compile(pattern, re.I)
     for pattern in (
-        rf"\b(?:between|from)\s+{_day('a')}\s+(?:and|to|until|till|through)\s+{_day('b')}\b",
-        rf"\b(?:since|from|starting in|starting)\s+{_day('a')}\b",
-        rf"\b(?P<after>after)\s+{_day('a')}\b",
-        rf"\b(?:until|till|through|up to|by)\s+{_day('b')}\b",
-        rf"\b(?P<before>before|prior to)\s+{_day('b')}\b",
-        rf"\b(?:in|during|on|of|around|for)\s+(?P<within>{_day('a')})\b",
+        rf"\b(?:between|from)\s+{_named('a')}\s+(?:and|to|until|till|through)\s+{_named('b')}\b",
+        rf"\b(?:since|from|starting in|starting)\s+{_named('a')}\b",
+        rf"\b(?P<after>after)\s+{_named('a')}\b",
+        rf"\b(?:until|till|through|up to|by)\s+{_named('b')}\b",
+        rf"\b(?P<before>before|prior to)\s+{_named('b')}\b",
+        rf"(?P<within>(?P<a>{_DAY}))",
+        rf"\b(?:in|during|on|of|around|for)\s+(?P<within>{_named('a')})\b",
     )
 )
 
@@ -199,7 +221,10 @@ def _patients_in(question: str, lexicon: Lexicon) -> frozenset[str]:
     """Patients of the lexicon, and numbers that look like a patient's but for years."""
     known = set()
     for patient in lexicon.patients:
-        if re.search(rf"(?<![\w-]){re.escape(patient)}(?![\w-])", question, re.I):
+        name = rf"(?<![\w-]){re.escape(patient)}(?![\w-])"
+        if patient.isdigit():
+            name += _NOT_COUNTED
+        if re.search(name, question, re.I):
             known.add(patient)
     known_in_lower_case = {patient.lower() for patient in known}
     unknown = set()
@@ -248,7 +273,20 @@ def _days_of(match: re.Match[str]) -> tuple[date | None, date | None]:
     return since, until
 
 
+_EUROPEAN_DAY = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{2,4})")
+
+
 def period(text: str) -> tuple[date, date]:
-    """Return first and last day of a day, a month or a year as it is written."""
-    span = pd.Period(text.replace(".", ""))
+    """Return first and last day of a day, a month or a year as it is written.
+
+    01/02/2023 is the second of January, and 01.02.2023 the first of February.
+
+    Raises:
+        ValueError: There is no such day.
+    """
+    european = _EUROPEAN_DAY.fullmatch(text)
+    if european:
+        text = f"{european[2]}/{european[1]}/{european[3]}"
+    plain = re.sub(r"(?<=\d)(?:st|nd|rd|th)\b|\bof\b|\.", "", text, flags=re.I)
+    span = pd.Period(plain)
     return span.start_time.date(), span.end_time.date()

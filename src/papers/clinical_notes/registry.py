@@ -13,6 +13,7 @@ import pyarrow as pa
 from papers.clinical_notes.cleaning import CONTEXT_LIMIT, TERMS, clean
 from papers.clinical_notes.extraction import Medication, Reading
 from papers.clinical_notes.gold import Note
+from papers.clinical_notes.lines import statement
 from papers.clinical_notes.wording import words
 from resources.settings import DERIVED
 
@@ -152,17 +153,10 @@ def _first_stated(mentions: Sequence[Medication], attribute: str) -> str | None:
 
 def _first_effectiveness(text: str, mentions: Sequence[Medication]) -> str | None:
     for mention in mentions:
-        known = effectiveness(_line(text, mention.start, mention.end))
+        known = effectiveness(statement(text, mention.start, mention.end))
         if known:
             return known
     return None
-
-
-def _line(text: str, start: int, end: int) -> str:
-    """The line or lines of a span."""
-    first = text.rfind("\n", 0, start) + 1
-    last = text.find("\n", end)
-    return text[first:] if last < 0 else text[first:last]
 
 
 def write(registry: pd.DataFrame, path: Path = REGISTRY) -> Path:
