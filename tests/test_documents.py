@@ -285,6 +285,28 @@ def test_pages_of_a_pdf_are_kept(own: Path) -> None:
     assert "OCR" in found.left_out["three.pdf, page 2"]
 
 
+def test_a_document_is_read_once_and_again_when_it_changed(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    write_pdf(own / "two.pdf", ["Storage of samples", "Transport"])
+    first = read_folder(own, cache)
+    (kept,) = cache.iterdir()
+    assert kept.stat().st_mode & 0o077 == 0, "for its owner alone"
+
+    def fail(_: int) -> None:
+        raise AssertionError("no reader is needed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(documents, "_start_process", fail)
+        assert read_folder(own, cache) == first
+    kept.write_text("{")
+    assert read_folder(own, cache) == first, "a damaged copy is made again"
+    write_pdf(own / "two.pdf", ["Storage of labels"])
+    (changed,) = [d for d in read_folder(own, cache).documents if d.name == "two.pdf"]
+    assert "labels" in changed.text
+
+
 @pytest.mark.parametrize("algorithm", ["RC4-128", "AES-128", "AES-256", "AES-256-R5"])
 def test_a_pdf_that_only_its_owner_may_change_is_read(own: Path, algorithm: str) -> None:
     write_pdf(own / "open.pdf", ["Storage of samples"])

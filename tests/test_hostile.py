@@ -54,9 +54,7 @@ from evaluation.outcomes import Outcomes
 from helpers.llm import Usage
 from helpers.requests import Store
 from papers.across_papers.questions import KindQuestion
-from papers.qa_rag import ask as ask_documents, judge
-from papers.qa_rag.answers import CitedAnswer, Excerpt
-from papers.qa_rag.data import Passage
+from papers.qa_rag import judge
 from papers.side_effects import ask as ask_graph
 from publish import (
     advice as advice_page,
@@ -177,11 +175,6 @@ def figure(text: str) -> str:
 
 def prompt_box(text: str) -> str:
     return figures.prompt_box([{"role": text, "content": text}], answer=text, caption=text).html
-
-
-def from_documents(text: str) -> str:
-    given = CitedAnswer(text, (1,), (Excerpt(Passage(text, text, text), text),))
-    return ask_documents.OwnAnswer(text, text, given, (text,))._repr_html_()
 
 
 def from_graph(text: str) -> str:
@@ -317,7 +310,6 @@ DIRECT: dict[str, Callable[[str], str]] = {
     "publish.pieces.folded": lambda text: pieces.folded(text, text),
     "publish.pieces.digits": pieces.digits,
     "publish.pieces.link_to": lambda text: pieces.link_to("01_x", text),
-    "qa_rag.ask.show": from_documents,
     "qa_rag.judge.report": of_a_judge,
     "side_effects.ask.show": from_graph,
 }

@@ -15,7 +15,7 @@ from evaluation.outcomes import Outcomes
 from evaluation.published import published
 from helpers import vectors
 from helpers.completions import Reply
-from papers.qa_rag import answers, ask, data, retrieval
+from papers.qa_rag import answers, data, folder, retrieval
 from papers.qa_rag.answers import (
     ARMS,
     PAPER_ENCODER,
@@ -30,7 +30,6 @@ from papers.qa_rag.answers import (
 )
 from papers.qa_rag.data import Passage, share_held
 from papers.qa_rag.search import Searcher
-from rag.ask import box
 from resources.parameters import declared, parameters
 from resources.settings import NOTEBOOKS
 
@@ -200,69 +199,9 @@ def test_every_arm_names_a_ranking_that_is_released(sample: data.Data) -> None:
 # -------------------------------------------------------------------------------------------- a folder of one's own
 
 
-class Scripted:
-    """Answers by rule, in place of a language model: this is a test of what is done with its answers."""
-
-    def __init__(self) -> None:
-        self.prompts: list[list[dict[str, str]]] = []
-
-    def chat_many(self, prompts: list[list[dict[str, str]]], **_: object) -> list[Reply]:
-        self.prompts += prompts
-        last = prompts[0][-1]["content"]
-        return [reply("It is kept for a year." if "[1]" not in last else f"{ANSWER} [1]")]
-
-
-def test_a_folder_is_asked_and_the_answer_names_its_source(tmp_path: Path) -> None:
-    ask.write_folder(
-        [LONG, OTHER, Passage("p3", "Braille/Large: print", "Sixteen points at least. " * 20)],
-        tmp_path,
-    )
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "Braille Large print.txt",
-        "Labels.txt",
-        "Samples.txt",
-    ]
-    model = Scripted()
-    found = ask.answer(QUESTION, ask.library(tmp_path), model, max_characters=900)  # type: ignore[arg-type]
-    assert len(model.prompts) == 2
-    assert found.hypothetical == "It is kept for a year."
-    assert found.answer.cited == (1,)
-    holding = [excerpt for excerpt in found.answer.excerpts if ANSWER in excerpt.text]
-    assert [excerpt.passage.document for excerpt in holding] == ["Samples.txt"]
-    assert found.quoted == 1
-    assert all(found.found_by)
-    html = found._repr_html_()
-    assert ANSWER in html
-    assert "Samples.txt" in html
-    assert "[1]" in str(found)
-
-
-def test_the_text_box_answers_when_asked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ask.write_folder([LONG], tmp_path)
-    library = ask.library(tmp_path)
-    text, _ = box(lambda question: ask.show(ask.answer(question, library, Scripted()))).children  # type: ignore[arg-type]
-    text.value = QUESTION
-    assert ANSWER in capsys.readouterr().out
-
-
-def test_asking_nothing_says_what_is_needed(tmp_path: Path) -> None:
-    ask.write_folder([OTHER], tmp_path)
-    with pytest.raises(ValueError, match="no question"):
-        ask.answer("  ", ask.library(tmp_path), Scripted())  # type: ignore[arg-type]
-
-
-def test_files_without_text_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    ask.write_folder([OTHER], tmp_path)
-    (tmp_path / "scan.txt").write_text("  ")
-    assert len(ask.library(tmp_path, vectors.DEFAULT_ENCODER).corpus) == 1
-    assert "scan.txt" in caplog.text
-
-
 def test_titles_that_share_a_file_name_are_told_apart(tmp_path: Path) -> None:
     titles = ["Labels: part A", "Labels / part A", "labels part a", "\u6a19" * 200, "?!"]
-    ask.write_folder(
+    folder.write_folder(
         [Passage(f"p{i}", title, f"Text {i}.") for i, title in enumerate(titles)], tmp_path
     )
     assert sorted(path.read_text() for path in tmp_path.iterdir()) == [

@@ -16,7 +16,7 @@ from evaluation.outcomes import Outcomes
 from evaluation.published import published
 from helpers import vectors
 from helpers.completions import Choice, Reply
-from papers.qa_rag import ask, data, judge, rerankers, retrieval as qr
+from papers.qa_rag import data, folder, judge, rerankers, retrieval as qr
 from papers.qa_rag.data import Corpus, Passage
 from papers.qa_rag.retrieval import Query
 from papers.qa_rag.search import WINDOW, Searcher
@@ -45,21 +45,21 @@ def test_a_folder_becomes_chunks_that_overlap(tmp_path: Path) -> None:
     (tmp_path / "sub" / "long.txt").write_text(long, encoding="utf-8")
     (tmp_path / "short.txt").write_text("Storage of samples")
     (tmp_path / "empty.md").write_text(" \n")
-    corpus, left_out = ask.read_folder(tmp_path)
+    corpus, left_out = folder.read_folder(tmp_path)
     assert list(left_out) == ["empty.md"]
     assert corpus.documents == ("short.txt", "sub/long.txt")
     chunks = [p.text for p in corpus.passages if p.document == "sub/long.txt"]
     assert len(chunks) == 4
-    assert all(len(chunk) <= ask.CHUNK for chunk in chunks)
+    assert all(len(chunk) <= folder.CHUNK for chunk in chunks)
     for one, two in pairwise(chunks):
         shared = next(n for n in range(len(two), 0, -1) if one.endswith(two[:n]))
-        assert ask.OVERLAP / 2 < shared <= ask.OVERLAP
+        assert folder.OVERLAP / 2 < shared <= folder.OVERLAP
 
 
 def test_a_word_with_a_ligature_is_found_by_every_search(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("The e\ufb03cacy of the vaccine, and its treat-\nment.")
     (tmp_path / "b.txt").write_text("Storage of samples")
-    library = ask.library(tmp_path)
+    library = folder.open_library(tmp_path).searcher
     for query in ("efficacy", "treatment"):
         assert library.search([query], 2, "words") == [[0]]
         assert library.search([query], 1, "windows") == [[0]]

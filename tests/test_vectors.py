@@ -231,6 +231,32 @@ def test_an_index_is_built_once_and_again_when_anything_changed(own_indexes: Pat
     assert encoded(texts) == 0
 
 
+def test_an_index_whose_making_was_ended_goes_on(
+    own_indexes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexes, "PART_TEXTS", 3)
+    texts = [f"{letter}bc" for letter in "abcdefghij"]
+
+    class Ended(CountingEncoder):
+        def _encode(self, texts: list[str], progress: bool) -> tuple[Floats, np.ndarray]:
+            if len(self.encoded) == 6:
+                raise KeyboardInterrupt
+            return super()._encode(texts, progress)
+
+    with pytest.raises(KeyboardInterrupt):
+        cached_index("letters", texts, Ended(), progress=False)
+    encoder = CountingEncoder()
+    resumed = cached_index("letters", texts, encoder, progress=False)
+    assert encoder.encoded == texts[6:]
+    assert not list(own_indexes.glob("*.parts"))
+    made_at_once = Index.build(CountingEncoder().encode(texts, progress=False))
+    query = CountingEncoder().encode(["gbc"], progress=False)
+    scores, ids = resumed.search(query, 10)
+    expected_scores, expected_ids = made_at_once.search(query, 10)
+    assert np.array_equal(scores, expected_scores)
+    assert np.array_equal(ids, expected_ids)
+
+
 def test_a_damaged_cached_index_is_set_aside_and_built_again(
     own_indexes: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

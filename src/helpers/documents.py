@@ -4,6 +4,7 @@ A folder may hold anything: links to other places, pipes, huge files, damaged do
 Only ordinary files inside the folder are opened, and nothing is left out in silence.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -12,7 +13,8 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -24,6 +26,7 @@ from helpers.document_formats import Section
 from helpers.folders import FolderError, list_files, printable
 from helpers.texts import TextError
 from helpers.typography import normalise
+from resources.download import write_whole
 
 __all__ = ["Document", "Folder", "FolderError", "Place", "describe", "read_folder"]
 
@@ -42,6 +45,12 @@ MAX_CHARACTERS = 100_000_000
 
 MAX_NAMES = 5
 """Names that a message lists."""
+
+READER_PACKAGES = ("pypdf", "mammoth", "beautifulsoup4")
+"""Another version of these may read another text."""
+
+OWN_FILE_MODE = 0o600
+"""Of files with text of own documents: for their owner alone."""
 
 NO_TEXT = "it holds no text. Run OCR on scanned pages."
 
@@ -89,8 +98,12 @@ class Folder:
     left_out: Mapping[str, str]
 
 
-def read_folder(folder: Path) -> Folder:
+def read_folder(folder: Path, cache: Path | None = None) -> Folder:
     """Read the documents in a folder and in the folders within it.
+
+    Args:
+        folder: Its hidden files and folders are left out.
+        cache: Where the text of PDF, Word and HTML documents is kept, so that it is read once.
 
     Raises:
         FolderError: There is no such folder, it is too large, or it has no document with text.
@@ -105,7 +118,7 @@ def read_folder(folder: Path) -> Folder:
         unit="file",
         disable=len(listing.files) < 10,
     )
-    with FormatReader(MAX_SECONDS, MAX_MEMORY) as reader:
+    with FormatReader(MAX_SECONDS, MAX_MEMORY, cache) as reader:
         for path, file in files:
             name = listing.names[path]
             try:
@@ -156,10 +169,12 @@ class FormatReader:
     Attributes:
         seconds: Seconds of computing that one document may take.
         max_memory: Bytes that the process may take.
+        cache: Where the text of documents is kept; nowhere if it is None.
     """
 
     seconds: float
     max_memory: int
+    cache: Path | None = None
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def __enter__(self) -> Self:
@@ -185,6 +200,17 @@ class FormatReader:
         Raises:
             TextError: The document cannot be read, or its reader took too much time or memory.
         """
+        if self.cache is None:
+            return self._read_now(content, suffix)
+        path = self.cache / f"{_content_digest(content, suffix)}.json"
+        sections = _cached_sections(path)
+        if sections is None:
+            sections = self._read_now(content, suffix)
+            rows = [asdict(section) for section in sections]
+            write_whole(path, json.dumps(rows), OWN_FILE_MODE)
+        return sections
+
+    def _read_now(self, content: bytes, suffix: str) -> list[Section]:
         if self._process is None:
             self._process = _start_process(self.max_memory)
         request = {"size": len(content), "suffix": suffix, "seconds": self.seconds}
@@ -210,6 +236,22 @@ class FormatReader:
         with process:
             process.kill()  # no effect on one that has ended
         return process.returncode
+
+
+def _content_digest(content: bytes, suffix: str) -> str:
+    """Digest of all that decides the text of a document."""
+    readers = [f"{package} {version(package)}" for package in READER_PACKAGES]
+    head = "\n".join([suffix, *readers, ""])
+    return hashlib.sha256(head.encode() + content).hexdigest()
+
+
+def _cached_sections(path: Path) -> list[Section] | None:
+    """The sections in a file, or None if it is missing or damaged."""
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+        return [Section(**row) for row in rows]
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def _start_process(max_memory: int) -> subprocess.Popen[bytes]:

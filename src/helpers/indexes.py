@@ -1,5 +1,6 @@
 """FAISS indexes of vectors: build, search, save, load; and texts that are searched by meaning."""
 
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any, Literal, Self, cast, get_args
 import faiss
 import numpy as np
 import numpy.typing as npt
+from tqdm import tqdm
 
 from helpers.neighbours import (
     TOLERANCE,
@@ -208,12 +210,47 @@ def cached_index(
     """
 
     def make(folder: Path) -> Index:
-        index = Index.build(encoder.encode(texts, progress), kind)
+        parts = folder.with_name(f"{folder.name}.parts")
+        index = Index.build(_encode_in_parts(texts, encoder, parts, progress), kind)
         index.save(folder)
+        shutil.rmtree(parts, ignore_errors=True)
         return index
 
     decided_by = [encoder.digest, kind, text_digest(texts)]
     return artifacts.load_or_make(INDEXES, name, decided_by, Index.load, make)
+
+
+PART_TEXTS = 2048
+"""Texts that are encoded between two writes to the disk: some seconds of work."""
+
+
+def _encode_in_parts(
+    texts: Sequence[str], encoder: Encoder, folder: Path, progress: bool
+) -> Floats:
+    """Encode texts part by part; a run that was ended has left its parts in the folder."""
+    if len(texts) <= PART_TEXTS:
+        return encoder.encode(texts, progress)
+    folder.mkdir(exist_ok=True)
+    parts = []
+    label = f"encode by {encoder.name}"
+    with tqdm(total=len(texts), desc=label, unit="text", disable=not progress) as bar:
+        for start in range(0, len(texts), PART_TEXTS):
+            part = texts[start : start + PART_TEXTS]
+            parts.append(_load_or_encode(part, encoder, folder / f"{start}.npy"))
+            bar.update(len(part))
+    return np.concatenate(parts)
+
+
+def _load_or_encode(texts: Sequence[str], encoder: Encoder, path: Path) -> Floats:
+    try:
+        vectors: Floats = np.load(path)
+    except (OSError, ValueError, EOFError):
+        vectors = encoder.encode(texts, progress=False)
+        unfinished = path.with_suffix(".part")
+        with unfinished.open("wb") as file:
+            np.save(file, vectors)
+        unfinished.replace(path)
+    return vectors
 
 
 CHECKED_NEIGHBOURS = 20
@@ -254,6 +291,11 @@ class TextIndex:
     def digest(self) -> str:
         """Digest of the texts."""
         return text_digest(self.texts)
+
+    @property
+    def is_built(self) -> bool:
+        """Whether the index is on the disk."""
+        return bool(self.name) and _index_folder(self).is_dir()
 
     @cached_property
     def index(self) -> Index:
@@ -424,6 +466,11 @@ class _NeighbourCheck:
                 return
             some = drawn[start : start + CHECKED_AT_ONCE]
             yield some, self.index.encode_rows(some)
+
+
+def _index_folder(texts: TextIndex) -> Path:
+    decided_by = [texts.encoder.digest, texts.kind, texts.digest]
+    return artifacts.folder_of(INDEXES, texts.name, decided_by)
 
 
 def _texts_of(queries: Sequence[Query]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from medrerun.ask_guidance import guidance
 from resources.settings import run_command_line
 
 NOT_RICH = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
@@ -21,6 +22,9 @@ requests_app = typer.Typer(help="Carry stored requests between machines.", **NOT
 batch_app = typer.Typer(help="Answer requests elsewhere, as a batch.", **NOT_RICH)  # type: ignore[arg-type]
 export_app = typer.Typer(help="Write files for other programs.", **NOT_RICH)  # type: ignore[arg-type]
 servers_app = typer.Typer(help="Start and stop the embedded servers.", **NOT_RICH)  # type: ignore[arg-type]
+ask_app = typer.Typer(help="Ask the papers' systems about your own data.", **NOT_RICH)  # type: ignore[arg-type]
+ask_app.command("guidance")(guidance)
+app.add_typer(ask_app, name="ask")
 app.add_typer(requests_app, name="requests")
 app.add_typer(batch_app, name="batch")
 app.add_typer(export_app, name="export")

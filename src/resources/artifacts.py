@@ -63,6 +63,12 @@ def read_log(folder: Path, weights: str) -> dict[str, Any]:
     return content
 
 
+def folder_of(parent: Path, name: str, decided_by: Sequence[object]) -> Path:
+    """Return the folder of what these inputs make, which need not be there; see `load_or_make`."""
+    decides = json.dumps(list(decided_by), sort_keys=True, ensure_ascii=False)
+    return parent / f"{name}-{hashlib.sha256(decides.encode()).hexdigest()[:12]}"
+
+
 def load_or_make(
     parent: Path,
     name: str,
@@ -84,8 +90,7 @@ def load_or_make(
         make: Makes a folder.
         released: Folder of what the reference run made.
     """
-    decides = json.dumps(list(decided_by), sort_keys=True, ensure_ascii=False)
-    folder = parent / f"{name}-{hashlib.sha256(decides.encode()).hexdigest()[:12]}"
+    folder = folder_of(parent, name, decided_by)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
         try:

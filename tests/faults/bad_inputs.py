@@ -130,7 +130,7 @@ import json, pathlib, tempfile
 from helpers import graph
 from papers.side_effects import own_table
 from resources.settings import PublicError
-from papers.qa_rag import ask
+from papers.qa_rag import folder
 tables, documents, statements = {TABLES!r}, {DOCUMENTS!r}, {CYPHER!r}
 def put(name, content):
     path = pathlib.Path(tempfile.mkdtemp()) / name
@@ -145,7 +145,7 @@ def put(name, content):
     return path
 def documented(name, content):
     path = put(name, content)
-    return ask.read_folder(path.parent.parent if "/" in name else path.parent)
+    return folder.read_folder(path.parent.parent if "/" in name else path.parent)
 def said(call):
     try:
         return "taken", str(call())[:200]

@@ -95,6 +95,11 @@ class Searcher:
     def _window_index(self) -> TextIndex:
         return TextIndex(self.windows, self.encode, "qa-rag-windows")
 
+    @property
+    def is_indexed(self) -> bool:
+        """Whether the indexes by meaning are on the disk."""
+        return self._starts.is_built and self._window_index.is_built
+
     def search(self, texts: Sequence[str], k: int, by: Search = "start") -> list[list[int]]:
         """Find the rows of the ``k`` best passages for each text, best first.
 

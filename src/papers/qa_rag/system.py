@@ -1,0 +1,307 @@
+"""The paper's system on own documents (QA-RAG, Figure 1): a question in, a cited answer out.
+
+The steps are those of notebooks 16 and 17. A question is searched with twice, as it is and by a
+hypothetical answer; a reranker selects six passages; a model answers from their excerpts.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaluation import figures
+from helpers import documents, llm, vectors
+from helpers.llm import LLM, ContextOverflowError
+from papers.qa_rag import answers, data, finetune, folder as own_folder, own_pairs, retrieval
+from papers.qa_rag.answers import CitedAnswer, Excerpt, read
+from papers.qa_rag.data import Data, Question, share_held
+from papers.qa_rag.rerankers import ScoringAgent, choose_reranker
+from papers.qa_rag.retrieval import Reranker
+from papers.qa_rag.search import Searcher
+from rag.system_answer import Evidence, SystemAnswer
+from resources.settings import DERIVED, PublicError, profile_model, settings
+
+log = logging.getLogger(__name__)
+
+MAX_CHARACTERS = 4800
+"""Characters of passages in the prompt: about 1,200 tokens."""
+
+N_CANDIDATES = 12
+"""Passages of each track (section 3.3)."""
+
+N_EXAMPLES = 2
+"""Pairs that stand before the question, as in notebook 17."""
+
+EXAMPLE_SEED = 20251121
+"""Draws the examples, as in notebook 17."""
+
+REPLIES = DERIVED / "own" / "requests"
+"""Replies about own documents. Nothing exports them."""
+
+SCORING_AGENT = "agent"
+"""Name of the reranker that asks the answering model for a score of each candidate."""
+
+HYPOTHETICAL = "hypothetical answer"
+"""Name of the second track."""
+
+NO_QUESTION = "There is no question. Write one, such as: How long should reference samples be kept?"
+
+
+class NoQuestion(PublicError, ValueError):
+    """There is no question."""
+
+
+@dataclass(frozen=True)
+class Guidance:
+    """The paper's system on own documents: the arms of notebooks 16 and 17, asked freely.
+
+    A fine-tuned model writes the hypothetical answer. Where there is none, the answering model
+    does by HyDE's prompt, and each answer says so.
+
+    Attributes:
+        searcher: The documents; see ``folder.open_library``.
+        llm: The model that answers.
+        reranker: Orders what both tracks found, such as ``BestWindow`` or ``ScoringAgent``.
+        examples: Pairs of a question and its answer that stand before the question.
+        tuned: The model that is fine-tuned on such pairs, if there is one.
+        max_characters: Characters of the excerpts in one prompt.
+        max_tokens: Longest answer, in tokens.
+        hypothetical_tokens: Longest hypothetical answer, in tokens.
+        notes: What else stands in for a part of the paper's system.
+    """
+
+    searcher: Searcher
+    llm: LLM
+    reranker: Reranker
+    examples: Sequence[Question] = ()
+    tuned: LLM | None = None
+    max_characters: int = MAX_CHARACTERS
+    max_tokens: int = 160
+    hypothetical_tokens: int = 96
+    notes: tuple[str, ...] = ()
+
+    @property
+    def config(self) -> retrieval.ArmConfig:
+        """What is searched with: the arm of the paper, or that with HyDE in its second track."""
+        if self.tuned is not None:
+            return retrieval.PRINTED["qa_rag"]
+        tracks = (("question", N_CANDIDATES), ("hyde", N_CANDIDATES))
+        return retrieval.ArmConfig("QA-RAG: question (12), HyDE (12)", tracks)
+
+    def ask(self, question: str) -> SystemAnswer:
+        """Answer one question; see ``answer``."""
+        (answered,) = self.answer([question])
+        return answered
+
+    def answer(self, texts: Sequence[str]) -> list[SystemAnswer]:
+        """Answer questions.
+
+        Raises:
+            NoQuestion: One of them is blank.
+            ContextOverflowError: A prompt does not fit; ask for fewer characters.
+        """
+        questions = [_own_question(number, text) for number, text in enumerate(texts)]
+        queries = self._queries(questions)
+        find = retrieval.Retrieval(self.searcher, self.config, queries, self.reranker)
+        arm = answers.AnswerFromPassages(
+            self.llm,
+            answers.ArmConfig("QA-RAG, own documents", contexts="own"),
+            self._data(),
+            self.examples,
+            max_characters=self.max_characters,
+            max_tokens=self.max_tokens,
+            contexts=find.select_ids(questions),
+        )
+        answered = []
+        for question, (reply, excerpts) in zip(questions, arm.ask(questions), strict=True):
+            if reply.status == "overflow":
+                raise ContextOverflowError(
+                    f"The prompt with {self.max_characters:,} characters of passages does not fit "
+                    "the context of the model. Ask for fewer."
+                )
+            tracks = self._texts_of(question, queries)
+            answered.append(self._system_answer(question, read(reply, excerpts), tracks))
+        return answered
+
+    def _queries(self, questions: Sequence[Question]) -> retrieval.Queries:
+        queries = retrieval.plain_queries(questions)
+        writer = retrieval.QueryWriter(
+            self.tuned or self.llm, self.hypothetical_tokens, HYPOTHETICAL
+        )
+        if self.tuned is not None:
+            prompts = [finetune.prompt(question) for question in questions]
+            return queries | {"tuned": writer.write(questions, prompts)}
+        prompts = [retrieval.hyde_prompt(question) for question in questions]
+        return queries | {"hyde": writer.write(questions, prompts)}
+
+    def _texts_of(self, question: Question, queries: retrieval.Queries) -> dict[str, str]:
+        """The text of each track; that of the second is empty if the model's reply is."""
+        _, (kind, _) = self.config.tracks
+        return {"question": question.text, HYPOTHETICAL: "".join(queries[kind][question.id].texts)}
+
+    def _system_answer(
+        self, question: Question, answer: CitedAnswer, tracks: Mapping[str, str]
+    ) -> SystemAnswer:
+        found_by = self._found_by(answer.excerpts, tracks)
+        evidence = []
+        for number, (excerpt, finders) in enumerate(
+            zip(answer.excerpts, found_by, strict=True), start=1
+        ):
+            source = f"[{number}] {_citation(excerpt)}"
+            evidence.append(Evidence(excerpt.text, source, {"found by": finders}))
+        return SystemAnswer(
+            question.text,
+            answer.text,
+            answered=not answer.refused,
+            evidence=tuple(evidence),
+            citations=tuple(evidence[number - 1].source for number in answer.cited),
+            notes=(*_check_sources(answer), *self._stand_ins()),
+            details={HYPOTHETICAL: tracks[HYPOTHETICAL]},
+        )
+
+    def _found_by(self, excerpts: Sequence[Excerpt], texts: Mapping[str, str]) -> tuple[str, ...]:
+        ids_by_track = {}
+        for track, text in texts.items():
+            rows = self.searcher.search([text], N_CANDIDATES, self.config.by)[0] if text else []
+            ids_by_track[track] = {self.searcher.corpus.passages[row].id for row in rows}
+        found_by = []
+        for excerpt in excerpts:
+            tracks = [track for track, ids in ids_by_track.items() if excerpt.passage.id in ids]
+            found_by.append(" and ".join(tracks))
+        return tuple(found_by)
+
+    def _stand_ins(self) -> tuple[str, ...]:
+        if self.tuned is not None:
+            return self.notes
+        model = self.llm.endpoint.model
+        hyde = f"No fine-tuned model is served: {model} writes the hypothetical answer (HyDE)."
+        return (hyde, *self.notes)
+
+    def _data(self) -> Data:
+        return Data(
+            questions=(),
+            test=(),
+            corpus=self.searcher.corpus,
+            released={},
+            rankings={},
+            files=(),
+            sample=False,
+        )
+
+
+def _own_question(number: int, text: str) -> Question:
+    if not text.strip():
+        raise NoQuestion(NO_QUESTION)
+    return Question(f"own{number}", text, answer="", guideline="", source="", body=text)
+
+
+def _citation(excerpt: Excerpt) -> str:
+    """The file of an excerpt, and its pages or sections, such as ``guide.pdf, page 3``."""
+    return ", ".join([excerpt.passage.document, *excerpt.places])
+
+
+def _check_sources(answer: CitedAnswer) -> tuple[str, ...]:
+    """What a reader must know of an answer before relying on it."""
+    if answer.refused:
+        return ()
+    share = share_held(answer.text, [excerpt.text for excerpt in answer.excerpts])
+    quoted = f"The excerpts hold {figures.number(share, digits=0)} of the answer word by word."
+    if answer.cited:
+        return (quoted,)
+    return ("The answer names no source: check it before you rely on it.", quoted)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a person may choose of the system.
+
+    Attributes:
+        tuned: Name of a served model that is fine-tuned on pairs of a question and its answer.
+        pairs: File of own pairs that a small model is trained on, and that examples come from.
+        reranker: A cross-encoder of a hub, ``agent``, or empty for the encoder on windows.
+        encoder: Encoder of passages.
+        n_examples: Number of pairs that stand before the question.
+        max_characters: Characters of the excerpts in one prompt.
+        max_tokens: Longest answer, in tokens.
+    """
+
+    tuned: str = ""
+    pairs: Path | None = None
+    reranker: str = ""
+    encoder: str = vectors.DEFAULT_ENCODER
+    n_examples: int = N_EXAMPLES
+    max_characters: int = MAX_CHARACTERS
+    max_tokens: int = 160
+
+
+def open_guidance(
+    folder: Path, options: Options | None = None, *, model: LLM | None = None
+) -> Guidance:
+    """Make the paper's system of a folder of own documents.
+
+    The log says what was read, what was left out and why, and how long the index will take.
+
+    Args:
+        folder: The folder; see ``folder.open_library``.
+        options: What a person may choose.
+        model: The model that answers; by default the one of the settings. Its replies are stored
+            where nothing exports them.
+
+    Raises:
+        FolderError: There is no such folder, or nothing in it can be read.
+        QaRagDataError: The file of pairs has another form.
+        EngineError: A model was to be trained, and this machine's engine cannot do it.
+        ServiceError: See ``own_pairs.fine_tune``.
+    """
+    options = options or Options()
+    library = own_folder.open_library(folder, options.encoder)
+    for line in documents.describe(library.left_out):
+        log.warning("Left out: %s", line)
+    log.info("%s: %s", folder, library.contents())
+    if model is None:
+        model = llm.connect(profile_model(settings().profile), folder=REPLIES)
+    reranker, notes = _choose_reranker(options.reranker, library.searcher, model)
+    pairs = own_pairs.read_pairs(options.pairs) if options.pairs else ()
+    return Guidance(
+        library.searcher,
+        model,
+        reranker,
+        _examples(pairs, options.n_examples),
+        _tuned_model(options.tuned, pairs),
+        options.max_characters,
+        options.max_tokens,
+        notes=notes,
+    )
+
+
+def _choose_reranker(name: str, searcher: Searcher, model: LLM) -> tuple[Reranker, tuple[str, ...]]:
+    if name == SCORING_AGENT:
+        return ScoringAgent(searcher, model), ()
+    (_, reranker), not_run = choose_reranker(name, searcher)
+    if name and name in not_run:
+        return reranker, (f"{name} does not rerank, the encoder does: {not_run[name]}",)
+    return reranker, ()
+
+
+def _examples(pairs: Sequence[Question], n_examples: int) -> list[Question]:
+    """Examples from own pairs, or from the released ones if there are none."""
+    if not pairs:
+        return answers.examples(data.load("auto"), n_examples, EXAMPLE_SEED)
+    shortest, longest = answers.EXAMPLE_CHARACTERS
+    short = [pair for pair in pairs if shortest <= len(pair.answer) <= longest]
+    return answers.choose(short, n_examples, EXAMPLE_SEED)
+
+
+def _tuned_model(name: str, pairs: Sequence[Question]) -> LLM | None:
+    if name:
+        return llm.connect(name, exact=True, folder=REPLIES)
+    if not pairs:
+        return None
+    recipe = own_pairs.training_settings(settings().profile)
+    log.info(
+        "A model is fine-tuned on %s pairs, once: %s steps on %s.",
+        f"{len(pairs):,}",
+        recipe["steps"],
+        recipe["base"],
+    )
+    return own_pairs.fine_tune(pairs, REPLIES)

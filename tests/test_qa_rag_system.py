@@ -1,0 +1,339 @@
+"""The system on own documents: it is the arm that the notebooks measure, and cites file and page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from local_server import Exchange, LocalServer, chat_completion, local_server
+from test_documents import write_pdf
+from typer.testing import CliRunner
+
+from helpers import indexes, requests, vectors
+from helpers.completions import Reply
+from helpers.folders import FolderError
+from helpers.llm import ContextOverflowError
+from medrerun.main import app
+from papers.qa_rag import answers, data, finetune, folder, own_pairs, rerankers, retrieval, system
+from papers.qa_rag.data import QaRagDataError
+from papers.qa_rag.search import Searcher
+from rag.ask import box
+from resources.settings import settings
+
+
+class Scripted:
+    """A model that answers with the first numbered excerpt's number, and remembers its prompts."""
+
+    def __init__(self, name: str = "small", status: str = "complete") -> None:
+        self.endpoint = SimpleNamespace(model=name)
+        self.status = status
+        self.prompts: list[list[dict[str, str]]] = []
+
+    def chat_many(self, prompts: list[list[dict[str, str]]], **asked: object) -> list[Reply]:
+        self.prompts += prompts
+        status = self.status if asked.get("overflow") == "record" else "complete"
+        return [
+            Reply("Samples are kept for a year. [1]", status, 9, 5, 0.1)  # type: ignore[arg-type]
+            for _ in prompts
+        ]
+
+
+@pytest.fixture(scope="module")
+def sample() -> data.Data:
+    return data.load("sample")
+
+
+@pytest.fixture(scope="module")
+def searcher(sample: data.Data) -> Searcher:
+    return Searcher(sample.corpus, vectors.encoder())
+
+
+@pytest.fixture(autouse=True)
+def own_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system, "REPLIES", tmp_path / "stores" / "requests")
+    monkeypatch.setattr(indexes, "INDEXES", tmp_path / "stores" / "indexes")
+    monkeypatch.setattr(folder, "READ_DOCUMENTS", tmp_path / "stores" / "documents")
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Path:
+    """A folder as a user has it, of which three files can be read."""
+    own = tmp_path / "documents"
+    own.mkdir()
+    pages = [
+        "Labels are printed.",
+        "Reference samples are kept for a year.",
+        "Batches have numbers.",
+    ]
+    write_pdf(own / "guide.pdf", pages)
+    write_pdf(own / "scan.pdf", [""])
+    (own / "other.md").write_text("# Transport\nTrucks are cooled.")
+    (own / "page.html").write_text("<h1>Storage</h1><p>Stores are locked.</p>")
+    (own / "broken.pdf").write_bytes((own / "guide.pdf").read_bytes()[:300])
+    (own / "table.xyz").write_text("1;2")
+    (own / ".ipynb_checkpoints").mkdir()
+    (own / ".ipynb_checkpoints" / "guide-checkpoint.md").write_text("Hidden samples are kept.")
+    return own
+
+
+def test_what_answers_is_the_arm_that_the_notebooks_measure(
+    sample: data.Data, searcher: Searcher
+) -> None:
+    questions = sample.test[:3]
+    pairs = answers.examples(sample, 1, seed=1)
+    tuned, model = Scripted("tuned"), Scripted()
+    order = retrieval.BestWindow(searcher)
+    guidance = system.Guidance(
+        searcher,
+        model,  # type: ignore[arg-type]
+        order,
+        pairs,
+        tuned,  # type: ignore[arg-type]
+        max_characters=700,
+        max_tokens=24,
+    )
+    own = guidance.answer([question.text for question in questions])
+
+    measured_tuned, measured = Scripted("tuned"), Scripted()
+    writer = retrieval.QueryWriter(measured_tuned, 96, "hypothetical answers")  # type: ignore[arg-type]
+    prompts = [finetune.prompt(question) for question in questions]
+    queries = retrieval.plain_queries(questions) | {"tuned": writer.write(questions, prompts)}
+    find = retrieval.Retrieval(searcher, retrieval.ARMS["qa_rag"], queries, order)
+    selected = find.select_ids(questions)
+    # Excerpts are ranked by the question without its guideline, which an own question does not have.
+    plain = [replace(question, body=question.text) for question in questions]
+    rows = answers.AnswerFromPassages(
+        measured,  # type: ignore[arg-type]
+        answers.ARMS["qa_rag"],
+        sample,
+        pairs,
+        max_characters=700,
+        max_tokens=24,
+        contexts=selected,
+    )(plain)
+    assert tuned.prompts == measured_tuned.prompts
+    assert model.prompts == measured.prompts
+    assert [answer.text for answer in own] == [row.answer for row in rows]
+    for answer, row in zip(own, rows, strict=True):
+        titles = [sample.corpus.by_id[item.id].document for item in row.items]
+        assert [e.source for e in answer.evidence] == [
+            f"[{number}] {title}" for number, title in enumerate(titles, start=1)
+        ]
+        assert all(e.values["found by"] for e in answer.evidence)
+        assert not any("HyDE" in note for note in answer.notes)
+    assert len(model.prompts[0]) == 4  # instruction, one example, question
+
+
+def test_without_a_tuned_model_hyde_takes_its_place_and_says_so(
+    sample: data.Data, searcher: Searcher
+) -> None:
+    model = Scripted("Qwen")
+    guidance = system.Guidance(searcher, model, retrieval.BestWindow(searcher))  # type: ignore[arg-type]
+    answer = guidance.ask(sample.test[0].body)
+    assert model.prompts[0] == retrieval.hyde_prompt(system._own_question(0, sample.test[0].body))
+    assert "Qwen writes the hypothetical answer (HyDE)" in str(answer)
+    assert "HyDE" in answer._repr_html_()
+
+
+def open_with(documents: Path, model: Scripted, **options: object) -> system.Guidance:
+    chosen = system.Options(max_characters=400, n_examples=1, **options)  # type: ignore[arg-type]
+    return system.open_guidance(documents, chosen, model=model)  # type: ignore[arg-type]
+
+
+def test_an_answer_cites_file_and_page(documents: Path) -> None:
+    answer = open_with(documents, Scripted()).ask("How long are reference samples kept?")
+    (citation,) = answer.citations
+    assert citation.startswith("[1] guide.pdf, page ")
+    assert citation in str(answer)
+    assert citation in answer._repr_html_()
+    assert any("word by word" in note for note in answer.notes)
+
+
+def test_the_text_box_answers_when_asked(
+    documents: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, _ = box(open_with(documents, Scripted()).ask).children
+    text.value = "How long are samples kept?"
+    assert "Samples are kept for a year." in capsys.readouterr().out
+
+
+def test_what_cannot_be_answered_says_why(searcher: Searcher) -> None:
+    order = retrieval.BestWindow(searcher)
+    with pytest.raises(system.NoQuestion, match="no question"):
+        system.Guidance(searcher, Scripted(), order).ask(" ")  # type: ignore[arg-type]
+    overflowing = Scripted(status="overflow")
+    with pytest.raises(ContextOverflowError, match="Ask for fewer"):
+        system.Guidance(searcher, overflowing, order).ask("How long?")  # type: ignore[arg-type]
+
+
+def test_a_refusal_is_no_answer_and_needs_no_check_of_its_sources(documents: Path) -> None:
+    class Refusing(Scripted):
+        def chat_many(self, prompts: list[list[dict[str, str]]], **asked: object) -> list[Reply]:
+            return [Reply(answers.REFUSAL, "complete", 9, 5, 0.1) for _ in prompts]
+
+    answer = open_with(documents, Refusing()).ask("Who paints the trucks?")
+    assert not answer.answered
+    assert answer.evidence
+    assert not any("source" in note for note in answer.notes)
+
+
+def test_a_passage_knows_the_page_of_each_of_its_parts(tmp_path: Path) -> None:
+    write_pdf(tmp_path / "guide.pdf", ["Labels are printed.", "Samples are kept."])
+    corpus, _ = folder.read_folder(tmp_path)
+    (passage,) = corpus.passages
+    for text, page in (("Labels", "page 1"), ("Samples", "page 2")):
+        assert passage.place_at(passage.text.index(text)) == page
+
+
+def test_a_reranker_is_chosen_by_name_and_another_one_says_so(documents: Path) -> None:
+    agent = open_with(documents, Scripted(), reranker="agent")
+    assert isinstance(agent.reranker, rerankers.ScoringAgent)
+    guidance = open_with(documents, Scripted(), reranker="nobody/no-such-model")
+    assert isinstance(guidance.reranker, retrieval.BestWindow)
+    notes = guidance.ask("How long are samples kept?").notes
+    assert any("nobody/no-such-model does not rerank" in note for note in notes)
+
+
+def test_what_is_read_and_what_is_left_out_is_said(
+    documents: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", logger="papers"):
+        open_with(documents, Scripted())
+    for name in ("scan.pdf", "broken.pdf", "table.xyz", ".ipynb_checkpoints"):
+        assert f"Left out: {name}" in caplog.text
+    assert "3 documents" in caplog.text
+    assert "the index takes about" in caplog.text
+    open_with(documents, Scripted()).ask("How long are samples kept?")
+    caplog.clear()
+    with caplog.at_level("INFO", logger="papers"):
+        open_with(documents, Scripted())
+    assert "the index is there" in caplog.text
+
+
+def test_replies_about_own_documents_lie_apart_from_those_that_are_exported(
+    documents: Path, server: LocalServer
+) -> None:
+    n_exported = len(requests.Store(requests.STORE).rows())
+    system.open_guidance(documents).ask("How long are reference samples kept?")
+    assert len(requests.Store(requests.STORE).rows()) == n_exported
+    own_rows = requests.Store(system.REPLIES).rows()
+    assert len(own_rows) == 2
+    assert server.requests
+
+
+# ---------------------------------------------------------------------------------------- own pairs
+
+
+def pairs_file(path: Path, n: int = 24) -> Path:
+    rows = [
+        {"question": f"How long is sample {i} kept?", "answer": f"Sample {i} is kept for a year, "
+         "until its batch has expired or was recalled."}
+        for i in range(n)
+    ]  # fmt: skip
+    if path.suffix == ".jsonl":
+        path.write_text("\n".join(json.dumps(row) for row in rows))
+    else:
+        lines = [f'"{row["question"]}","{row["answer"]}"' for row in rows]
+        path.write_text("\n".join(["Question,Answer", *lines]))
+    return path
+
+
+@pytest.mark.parametrize("name", ["pairs.csv", "pairs.jsonl"])
+def test_own_pairs_are_read_and_are_the_examples(tmp_path: Path, name: str) -> None:
+    pairs = own_pairs.read_pairs(pairs_file(tmp_path / name))
+    assert len(pairs) == 24
+    assert pairs[3].text == "How long is sample 3 kept?"
+    assert pairs[3].answer.startswith("Sample 3 is kept")
+    chosen = system._examples(pairs, 2)
+    assert len(chosen) == 2
+    assert set(chosen) <= set(pairs)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("a.csv", "question,answer\nWhy?,\n", "pair 1: a question and an answer"),
+        ("a.csv", "q,a\nWhy?,So.\n", "Name the columns question and answer"),
+        ("a.jsonl", '{"question": "Why?", "answer": "So."}', "at least 20 pairs"),
+        ("a.jsonl", "question: Why?", "line 1: an object"),
+        ("a.jsonl", "[1, 2]", "pair 1"),
+        ("a.csv", "", "a.csv"),
+    ],
+)
+def test_pairs_of_another_form_are_refused(tmp_path: Path, name: str, text: str, why: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(QaRagDataError, match=why) as error:
+        own_pairs.read_pairs(path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_file_of_pairs_is_said_before_anything_is_trained(tmp_path: Path) -> None:
+    with pytest.raises(QaRagDataError, match=r"none\.csv"):
+        own_pairs.read_pairs(tmp_path / "none.csv")
+
+
+def test_own_pairs_are_trained_on_as_the_released_ones_are() -> None:
+    for profile in ("smoke", "laptop", "paper"):
+        recipe = own_pairs.training_settings(profile)
+        assert recipe["base"]
+        assert recipe["pairs"] is None
+
+
+# ------------------------------------------------------------------------------------------ command
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalServer]:
+    """A server of the settings that answers each prompt from its first excerpt."""
+
+    def answer(exchange: Exchange) -> None:
+        if exchange.path.endswith("/models"):
+            exchange.send({"data": [{"id": "m"}]})
+            return
+        exchange.send(chat_completion("Samples are kept for a year. [1]"))
+
+    with local_server(answer) as running:
+        monkeypatch.setenv("LLM_BASE_URL", running.url)
+        monkeypatch.setenv("LLM_MODEL", "m")
+        monkeypatch.setenv("PROFILE", "smoke")
+        settings.cache_clear()
+        yield running
+    monkeypatch.undo()
+    settings.cache_clear()
+
+
+def test_the_command_answers_with_file_and_page(documents: Path, server: LocalServer) -> None:
+    question = "How long are reference samples kept?"
+    shown = CliRunner().invoke(app, ["ask", "guidance", str(documents), question])
+    assert shown.exit_code == 0, shown.output
+    assert "Samples are kept for a year." in shown.stdout
+    assert "[1] guide.pdf, page " in shown.stdout
+    assert "m writes the hypothetical answer (HyDE)" in shown.stdout
+    n_asked = len([path for path in server.paths if path.endswith("/completions")])
+    assert n_asked == 2
+    arguments = ["ask", "guidance", str(documents), question, "--json"]
+    (answer,) = json.loads(CliRunner().invoke(app, arguments).stdout)
+    assert answer["citations"][0].startswith("[1] guide.pdf")
+    # the same question again is answered from the store
+    assert len([path for path in server.paths if path.endswith("/completions")]) == n_asked
+
+
+def test_a_fine_tuned_model_that_is_served_writes_the_hypothetical_answer(
+    documents: Path, server: LocalServer
+) -> None:
+    arguments = ["ask", "guidance", str(documents), "How long?", "--tuned", "m"]
+    shown = CliRunner().invoke(app, arguments)
+    assert "HyDE" not in shown.output
+    prompts = [str(body) for body in server.requests]
+    assert any(finetune.INSTRUCTION in prompt for prompt in prompts)
+
+
+def test_a_folder_without_documents_ends_the_command(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["ask", "guidance", str(tmp_path / "none"), "Why?"])
+    assert isinstance(result.exception, FolderError)
+    assert "There is no folder" in str(result.exception)
