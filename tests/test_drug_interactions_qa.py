@@ -317,12 +317,13 @@ def test_where_no_second_model_is_served_the_first_writes_cypher_too(
         return small
 
     monkeypatch.setattr(cypher, "connect", connect)
-    assert cypher.small_beside(large, "served") == (small, "")
-    assert cypher.small_beside(large, "other") == (large, "The server does not serve 'other'.")
+    assert cypher.model_beside(large, "served") == (small, "")
+    assert cypher.model_beside(large, "other") == (large, "The server does not serve 'other'.")
     for name in ("", "large"):
-        model, why = cypher.small_beside(large, name)
+        model, why = cypher.model_beside(large, name, "judge_model")
         assert model is large
         assert "No second model" in why
+        assert "judge_model" in why
 
 
 def test_the_example_stands_before_the_question() -> None:
@@ -622,7 +623,7 @@ class Words(Encoder):
 
 def test_the_agent_searches_twice_and_keeps_each_passage_once() -> None:
     texts = ("alpha beta", "beta", "gamma", "rash", "cough")
-    passages = answering.Passages(texts, indexes.TextIndex(texts, Words()))
+    passages = answering.Passages(texts, indexes.TextIndex(texts, Words()), tuple(range(5)))
     model = Scripted(['"alpha"', ""], ["rash", "rash"])
     one, other = answering.agentic_evidence(model, passages, ["What of gamma?", "What of beta?"])
     assert one.lines[0] == "alpha beta"
@@ -631,6 +632,90 @@ def test_the_agent_searches_twice_and_keeps_each_passage_once() -> None:
     for evidence in (one, other):
         assert len(evidence.lines) == len(set(evidence.lines)) <= 2 * answering.AGENT_K
     assert "alpha beta" in model.asked[1][0][-1]["content"]
+
+
+def test_a_passage_that_is_longer_than_the_encoder_reads_is_found_by_its_best_window() -> None:
+    def sentence(text: str) -> corpora.Sentence:
+        return corpora.Sentence(text, "d", "DrugBank", "test", text)
+
+    filler = sentence("one two three four five six seven eight.")
+    hidden = corpora.Chunk(0, (filler, filler, filler, sentence("Gamma brings a rash.")))
+    others = [corpora.Chunk(n, (sentence(f"Alpha and beta, case {n}."),)) for n in (1, 2, 3)]
+    passages = answering.Passages.from_chunks([*others, hidden], Words(), window_tokens=8)
+    assert passages.search(["gamma"], 2)[0][0] == 3
+    assert "Gamma brings a rash." in passages.texts[3]
+    assert passages.search(["alpha"], 4)[0][3] == 3  # each passage once
+    assert "1 of the 4 passages" in passages.reading()
+    whole = indexes.TextIndex(passages.texts, Words())
+    assert answering.Passages(passages.texts, whole, tuple(range(4))).texts == passages.texts
+
+
+def test_windows_leave_passages_that_fit_as_they_are() -> None:
+    located = datasets.locate_all([corpora.DDI, *corpora.ADE], "sample")
+    sentences = corpora.read_ddi(located[corpora.DDI].path)
+    chunks = corpora.chunks(sentences, 60)
+    passages = answering.Passages.from_chunks(chunks, Words(), 60)
+    assert tuple(passages.index.texts) == passages.texts
+    assert passages.passage_of == tuple(range(len(chunks)))
+
+
+# ---------------------------------------------------------------------------------------------------------- follow-ups
+
+
+def test_a_follow_up_asks_the_same_of_another_name(
+    sample: KnowledgeGraph, questions: list[Asked]
+) -> None:
+    follow_ups = asking.follow_up_questions(sample, questions, 9, 1)
+    assert {item.question.form.name for item in follow_ups} == {"partners", "effects", "interact"}
+    for item in follow_ups:
+        first, question = item.first, item.question
+        assert question.form is first.form
+        assert question.parameters != first.parameters
+        truth = question.form.truth(sample, question.parameters)
+        assert question.answer == asking.answer_of(question.form, question.parameters, truth)
+        if question.form.role == "yes or no":
+            assert question.parameters["a"] == first.parameters["a"]
+            assert question.parameters["a"] not in question.text
+    again = asking.follow_up_questions(sample, questions, 9, 1)
+    assert [item.question.text for item in again] == [item.question.text for item in follow_ups]
+
+
+def test_a_conversation_holds_the_first_question_with_its_statement_and_answer(
+    sample: KnowledgeGraph, questions: list[Asked]
+) -> None:
+    follow_ups = asking.follow_up_questions(sample, questions, 3, 1)
+    rows = [Answer(arm="drugrag", question=q.text, answer=f"of {q.text}") for q in questions]
+    rows += [Answer(arm="text", question=q.text, answer="other") for q in questions]
+    histories = qa.conversations(follow_ups, questions, retrieved_right(questions), rows)
+    for item, (turn,) in zip(follow_ups, histories, strict=True):
+        assert turn.question == item.first.text
+        assert turn.answer == f"of {item.first.text}"
+        assert all(name in turn.statement for name in item.first.parameters.values())
+
+
+# ------------------------------------------------------------------------------------------------------- abstentions
+
+
+@pytest.mark.parametrize("text", ["Not known.", "not known", "", "I do not know.", "Unknown"])
+def test_an_abstention_is_told_from_an_answer(text: str) -> None:
+    assert answering.abstains(text)
+    assert not answering.abstains(f"Aspirin. {text or 'It'} is all.")
+
+
+def test_where_a_model_abstains_its_cosine_is_no_answers_cosine() -> None:
+    rows = [
+        Answer(task="medquad", answer="Not known.", gold="It can cause a rash."),
+        Answer(task="medquad", answer="A rash.", gold="It can cause a rash."),
+    ]
+    silent, spoken = qa.add_cosines(rows, Words())
+    assert silent.measures["answered"] == (0.0, 1.0)
+    assert "cosine_answered" not in silent.measures
+    assert spoken.measures["cosine_answered"] == spoken.measures["cosine"]
+
+
+def test_the_papers_arm_without_retrieval_gets_the_question_alone() -> None:
+    (message,) = answering.answer_prompt("Which drugs?", Evidence("question"))
+    assert message == {"role": "user", "content": "Which drugs?"}
 
 
 # -------------------------------------------------------------------------------------------------------------- judge
@@ -796,6 +881,7 @@ def reported(
     references = asking.read_medquad(datasets.locate(asking.MEDQUAD, "sample").path)
     units: list[Any] = [*questions, *references]
     evidence: Mapping[Arm, list[Evidence]] = {
+        "alone": [Evidence("question")] * len(units),
         "none": [Evidence("nothing")] * len(units),
         "text": [Evidence("passages", ("a long passage " * 20,))] * len(units),
         "agentic": [Evidence("passages", ("a long passage " * 30,))] * len(units),
@@ -851,7 +937,7 @@ def test_every_number_and_claim_is_decided_or_has_a_reason(
     assert found["larger_model_answers_better"] == "not run"
     assert ALONE in verdicts(run)["larger_model_answers_better"].why
     # the three arms without facts would ask a doctor, whatever the question
-    assert out.where(task="known").score("f1", "none").unparsed == len(questions)
+    assert out.where(task="known").score("f1", "alone").unparsed == len(questions)
     said = qa_report.answer(out, "agrees")
     assert "F1 is 100.0 % [" in said and "gives more of the right names" in said
     assert said.count(". ") <= 2  # three sentences

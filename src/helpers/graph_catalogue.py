@@ -27,6 +27,8 @@ MARKER = "LoadedData"
 A note has the name, the SHA-256 (empty unless the data set is loaded to its end), the labels loaded
 for it, its content (empty while it is loaded), and the owner.
 """
+OWN_PREFIX = "Own_"
+"""Begins the labels and types of graphs of a user's own text, which no schema or export shows."""
 DELETED_AT_ONCE = 10_000
 """Nodes or relationships in one transaction."""
 NOBODYS_OR_OURS = "coalesce(m.owner, $owner) = $owner"
@@ -46,10 +48,13 @@ class Catalogue(Connection):
         self._edges: set[tuple[str, str, str]] = set()
 
     def kinds(self, what: Literal["labels", "relationshipTypes"]) -> list[str]:
-        """List the labels of nodes or the types of relationships, without those of the notes."""
+        """List the labels of nodes or the types of relationships.
+
+        Those of the notes and of a user's own text are left out.
+        """
         rows = self.read(f"CALL db.{what}()")
         names = {name for row in rows for name in row.values()}
-        return sorted(names - {MARKER})
+        return sorted(name for name in names - {MARKER} if not name.startswith(OWN_PREFIX))
 
     def count(self, pattern: str) -> int:
         """Count the nodes or relationships that are the `n` of a pattern."""

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from medrerun.ask_guidance import guidance
+from medrerun.ask_interactions import interactions
 from resources.settings import run_command_line
 
 NOT_RICH = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
@@ -24,6 +25,7 @@ export_app = typer.Typer(help="Write files for other programs.", **NOT_RICH)  # 
 servers_app = typer.Typer(help="Start and stop the embedded servers.", **NOT_RICH)  # type: ignore[arg-type]
 ask_app = typer.Typer(help="Ask the papers' systems about your own data.", **NOT_RICH)  # type: ignore[arg-type]
 ask_app.command("guidance")(guidance)
+ask_app.command("interactions")(interactions)
 app.add_typer(ask_app, name="ask")
 app.add_typer(requests_app, name="requests")
 app.add_typer(batch_app, name="batch")

@@ -13,7 +13,13 @@ from helpers.graph import Graph, GraphError
 MAX_EDITS = 3
 LETTERS_PER_EDIT = 5
 """A name may differ from the graph's by one edit for each five letters."""
+LETTERS_PER_DOUBT = 3
+"""A name that differs by more than one edit for each three letters is no misspelling."""
+MIN_LETTERS = 4
+"""Letters of a word that may be another name of a drug; shorter ones are words of the language."""
 MAX_SUGGESTIONS = 3
+MAX_WORDS = 3
+"""Words of another name of a drug, such as a brand."""
 
 OPPOSITES = (
     ("hypo", "hyper"),
@@ -43,6 +49,7 @@ class Normalised:
         name: The graph's name; None if none is near enough, or if another may be meant.
         distance: Edits between the two (optimal string alignment).
         nearest: Other names that are near.
+        is_other_name: Whether it was written as another name of the same drug, such as a brand.
     """
 
     role: str
@@ -50,6 +57,39 @@ class Normalised:
     name: str | None
     distance: int
     nearest: tuple[str, ...] = ()
+    is_other_name: bool = False
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the graph's name is not the one that was written."""
+        return bool(self.name) and (self.is_other_name or self.distance > 0)
+
+    @property
+    def correction(self) -> str:
+        """What a reader must know of the name that is used; empty if it was written so."""
+        if not self.is_changed:
+            return ""
+        reason = "another name of the same drug" if self.is_other_name else "spelling"
+        return f"{self.written!r} was read as {self.name!r} ({reason})."
+
+    @property
+    def query_back(self) -> str:
+        """What to ask who wrote a name that the graph lacks; empty if no other name is near."""
+        if self.name:
+            return ""
+        near = [name for name in self.nearest if self._may_mean(name)]
+        if not near:
+            return ""
+        return f"The graph has no {self.written!r}. Is it {' or '.join(map(repr, near))}?"
+
+    def _may_mean(self, name: str) -> bool:
+        """Whether a name is near enough to be meant, and not the opposite."""
+        if self.is_other_name:
+            return True
+        text = canonical(self.written)
+        max_edits = min(MAX_EDITS, len(text) // LETTERS_PER_DOUBT)
+        is_near = OSA.distance(text, canonical(name)) <= max_edits
+        return is_near and not _is_nearer_to_opposite(text, canonical(name))
 
 
 @dataclass(frozen=True)
@@ -110,6 +150,53 @@ class Vocabulary:
         if not _is_clear(text, near) or _means_another(text, near[0][0], role):
             return Normalised(role, written, None, distance, suggestions)
         return Normalised(role, written, suggestions[0], distance, suggestions[1:])
+
+    def resolve(self, written: str, role: str) -> Normalised:
+        """Find the graph's name as `normalise` does, or by another name of the same drug.
+
+        A brand or synonym, such as Coumadin for warfarin, counts if it means one drug that the
+        graph has. If it means several, none is chosen; they are the nearest.
+        """
+        match = self.normalise(written, role)
+        is_same = bool(match.name) and match.distance == 0
+        if is_same or role != "drug":
+            return match
+        return self._by_other_name(written) or match
+
+    def other_names(self, text: str) -> list[Normalised]:
+        """Find other names of the graph's drugs in a text, such as brands, in its order."""
+        linked = self.link(text)
+        own_words = {word.lower() for names in linked.values() for word in names}
+        words = [match.span() for match in _WORD.finditer(text)]
+        matches: list[Normalised] = []
+        used: set[int] = set()
+        for first, end in _spans(len(words), MAX_WORDS):
+            piece = text[words[first][0] : words[end - 1][1]].rstrip(".,:;?!").lower()
+            if piece in own_words or len(piece) < MIN_LETTERS:
+                continue
+            if not used.isdisjoint(range(first, end)):
+                continue
+            match = self._by_other_name(piece)
+            if match:
+                matches.append(match)
+                used.update(range(first, end))
+        return matches
+
+    def _by_other_name(self, written: str) -> Normalised | None:
+        """The drug of another name; None if the graph has none of its drugs."""
+        drugs = _real_drugs()
+        meant = set(drugs.get(canonical(written), ()))
+        names = []
+        for name in self.names["drug"] if meant else ():
+            key = canonical(name)
+            if key in meant or not meant.isdisjoint(drugs.get(key, ())):
+                names.append(name)
+        if not names:
+            return None
+        is_clear = len(meant) == 1
+        first = names[0] if is_clear else None
+        others = names[1:] if is_clear else names
+        return Normalised("drug", written, first, 0, tuple(others), is_other_name=True)
 
     def link(self, text: str) -> dict[str, list[str]]:
         """Find the names that are in a text word for word.
@@ -174,11 +261,12 @@ def _is_clear(text: str, near: list[tuple[str, int]]) -> bool:
 
 
 def _means_another(text: str, name: str, role: str) -> bool:
+    return _is_nearer_to_opposite(text, name) or (role == "drug" and is_other_drug(text, name))
+
+
+def _is_nearer_to_opposite(text: str, name: str) -> bool:
     distance = OSA.distance(text, name)
-    for opposite in opposites(name):
-        if OSA.distance(text, opposite) <= distance:
-            return True
-    return role == "drug" and is_other_drug(text, name)
+    return any(OSA.distance(text, opposite) <= distance for opposite in opposites(name))
 
 
 def opposites(name: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ are read off again.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -16,17 +17,30 @@ from helpers.indexes import TextIndex
 from helpers.llm import LLM
 from helpers.thoughts import without_thought
 from helpers.vectors import Encoder
-from papers.drug_interactions.corpora import Chunk
-from papers.drug_interactions.cypher import Retrieved
+from papers.drug_interactions.corpora import Chunk, chunks as cut_chunks
+from papers.drug_interactions.cypher import MAX_TURNS, History, Retrieved
 from papers.drug_interactions.questions import NO, NOT_KNOWN, YES, Answer, Asked
 from rag.names import Vocabulary
-from rag.prompts import chat_messages
+from rag.prompts import chat_messages, user_message, with_history
 from rag.replies import answer_text
 
-Arm = Literal["none", "text", "agentic", "drugrag", "hybrid", "ingested", "read"]
-ARMS: tuple[Arm, ...] = ("none", "text", "agentic", "drugrag", "hybrid")
+Arm = Literal[
+    "alone",
+    "none",
+    "text",
+    "agentic",
+    "drugrag",
+    "hybrid",
+    "ingested",
+    "read",
+    "history",
+    "no_history",
+]
+ARMS: tuple[Arm, ...] = ("alone", "none", "text", "agentic", "drugrag", "hybrid")
 """Those that answer all questions; the others ask graphs that were read from text."""
 
+WINDOW_TOKENS = 60
+"""Words and punctuation marks of a window, by which a longer passage is searched."""
 TEXT_K = 5
 """Passages of text RAG (Setup: Normal RAG)."""
 AGENT_K = 3
@@ -41,32 +55,75 @@ class Evidence:
     """What an arm found for a question.
 
     Attributes:
-        source: The kind of the lines.
+        source: The kind of the lines; `question` is the paper's "question alone", with no rules.
         lines: Passages or facts; there may be none.
         requests: Keys of the requests that it took.
     """
 
-    source: Literal["nothing", "passages", "facts"]
+    source: Literal["question", "nothing", "passages", "facts"]
     lines: tuple[str, ...] = ()
     requests: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Passages:
-    """The text in passages, indexed for search by meaning (FAISS, exact, cosine)."""
+    """The text in passages, indexed for search by meaning (FAISS, exact, cosine).
+
+    A passage of the paper's length is longer than what the encoder reads, which would leave most of
+    it out. So each is searched by its windows, runs of whole sentences: it is as near to a query
+    as the nearest of them.
+
+    Attributes:
+        texts: The passages.
+        index: Their windows.
+        passage_of: The passage of each window, by number.
+    """
 
     texts: tuple[str, ...]
     index: TextIndex
+    passage_of: tuple[int, ...]
 
     @classmethod
-    def from_chunks(cls, chunks: Sequence[Chunk], encoder: Encoder) -> Passages:
-        """Take the texts of chunks."""
+    def from_chunks(
+        cls, chunks: Sequence[Chunk], encoder: Encoder, window_tokens: int = WINDOW_TOKENS
+    ) -> Passages:
+        """Take the texts of chunks.
+
+        Args:
+            chunks: The passages.
+            encoder: Encodes windows and queries.
+            window_tokens: Words and punctuation marks that a window of several sentences has at
+                most.
+        """
+        windows = []
+        passage_of = []
+        for number, chunk in enumerate(chunks):
+            for window in cut_chunks(chunk.sentences, window_tokens):
+                windows.append(window.text)
+                passage_of.append(number)
         texts = tuple(chunk.text for chunk in chunks)
-        return cls(texts, TextIndex(texts, encoder, "interactions"))
+        return cls(texts, TextIndex(windows, encoder, "interactions"), tuple(passage_of))
 
     def search(self, queries: Sequence[str], k: int) -> list[list[int]]:
         """Find the `k` passages nearest to each query, by number, best first."""
-        return [rows.tolist() for rows in self.index.nearest(queries, k)]
+        max_windows = max(Counter(self.passage_of).values())
+        n_windows = min(k * max_windows, len(self.passage_of))
+        results = []
+        for rows in self.index.nearest(queries, n_windows):
+            passages = dict.fromkeys(self.passage_of[row] for row in rows.tolist())
+            results.append(list(passages)[:k])
+        return results
+
+    def reading(self) -> str:
+        """Return how much of the passages the encoder reads, in a sentence."""
+        encoder = self.index.encoder
+        n_cut = encoder.count_truncated(self.index.texts)
+        n_cut_whole = encoder.count_truncated(self.texts)
+        return (
+            f"{encoder.name} reads {encoder.max_tokens} tokens at once, fewer than {n_cut_whole:,} "
+            f"of the {len(self.texts):,} passages have. It reads them in {len(self.passage_of):,} "
+            f"windows, of which it cuts {n_cut:,}."
+        )
 
     def evidence(self, rows: Sequence[int], *requests: str) -> Evidence:
         """Take passages by number."""
@@ -171,10 +228,17 @@ def _numbered(lines: Sequence[str]) -> str:
     return "\n".join(f"[{i}] {line}" for i, line in enumerate(lines, start=1))
 
 
-def answer_prompt(question: str, evidence: Evidence) -> list[dict[str, str]]:
-    """Build the large model's prompt: rules, evidence, question (System: answer generation)."""
+def answer_prompt(question: str, evidence: Evidence, history: History = ()) -> list[dict[str, str]]:
+    """Build the large model's prompt (System: answer generation).
+
+    It has rules, the earlier questions and answers of a conversation, evidence, and the question.
+    """
+    if evidence.source == "question":
+        return user_message(question)
     text = f"{_evidence_text(evidence)}Question: {question}"
-    return chat_messages(_ANSWER + _RULES[evidence.source], text)
+    messages = chat_messages(_ANSWER + _RULES[evidence.source], text)
+    turns = [(f"Question: {turn.question}", turn.answer) for turn in history[-MAX_TURNS:]]
+    return with_history(messages, turns)
 
 
 def _evidence_text(evidence: Evidence) -> str:
@@ -188,27 +252,22 @@ def _evidence_text(evidence: Evidence) -> str:
 
 def answer_all(
     llm: LLM,
-    questions: Sequence[str],
-    evidence: Sequence[Evidence],
+    prompts: Sequence[Sequence[Message]],
     max_tokens: int,
     temperature: float,
     label: str,
 ) -> list[Reply]:
-    """Let the large model answer each question from its evidence.
+    """Let the large model answer.
 
     A prompt that exceeds the context is recorded and not sent.
 
     Args:
         llm: The large model.
-        questions: The questions in words.
-        evidence: What was found for each.
+        prompts: One for each question; see `answer_prompt`.
         max_tokens: Longest answer.
         temperature: Of sampling.
         label: Name of the arm in progress bars and in the record of the run.
     """
-    prompts = []
-    for question, item in zip(questions, evidence, strict=True):
-        prompts.append(answer_prompt(question, item))
     return llm.chat_many(
         prompts,
         max_tokens=max_tokens,
@@ -230,6 +289,14 @@ _IGNORANT = re.compile(
 _INTERACTING = re.compile(
     r"\b(?:interacts?|can cause|causes|is a known|has been (?:linked|associated|blamed))\b", re.I
 )
+
+
+_ABSTAINS = re.compile(r"\W*(?:$|not known\b|unknown\b|i (?:do not|don't) know\b)", re.IGNORECASE)
+
+
+def abstains(text: str) -> bool:
+    """Whether an answer says no more than that it is not known, or nothing at all."""
+    return bool(_ABSTAINS.match(without_thought(text)))
 
 
 def read_answer(question: Asked, text: str, vocabulary: Vocabulary) -> Answer:

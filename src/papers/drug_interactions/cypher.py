@@ -2,13 +2,13 @@
 
 A small model writes the statement after one example. One that fails or finds nothing goes back to
 it with the problem, then is relaxed by rule; if still nothing is found, the graph is searched for
-the names in the question.
+the names in the question. Brands and misspelt names are replaced by the graph's in both, which
+`Retrieved.names` shows. In a conversation the model sees the earlier questions and statements.
 """
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -18,8 +18,8 @@ from helpers.llm import LLM, connect
 from papers.drug_interactions.corpora import CAUSES, INTERACTS, Fact
 from papers.drug_interactions.graph import QUESTIONS, KnowledgeGraph, Store
 from papers.drug_interactions.questions import Asked, answer_of
-from rag.names import Vocabulary
-from rag.prompts import chat_messages, user_message
+from rag.names import Normalised, Vocabulary
+from rag.prompts import chat_messages, user_message, with_history
 from rag.text_to_cypher import Attempt, run_statement, write_and_run
 from resources.services import ServiceError
 
@@ -52,6 +52,26 @@ def example_of(store: Store) -> tuple[str, str]:
     )
 
 
+@dataclass(frozen=True)
+class Turn:
+    """An earlier question of a conversation (Methods, D: "previous Q&A pairs").
+
+    Attributes:
+        question: Its words.
+        statement: The statement that was written for it; empty if there was none.
+        answer: The answer.
+    """
+
+    question: str
+    statement: str
+    answer: str
+
+
+History: TypeAlias = Sequence[Turn]
+MAX_TURNS = 3
+"""Earlier questions that a prompt holds."""
+
+
 def is_right(question: Asked, attempt: Attempt) -> bool:
     """Whether a statement ran and returned exactly the right names (execution accuracy).
 
@@ -77,6 +97,7 @@ class Retrieved:
         cut: Whether the last reply reached its limit of tokens.
         seconds: Time that the model took to write.
         requests: Keys of its requests.
+        names: Names that were replaced by the graph's, and those that it lacks, if a fallback ran.
     """
 
     attempts: tuple[tuple[Step, Attempt], ...]
@@ -84,6 +105,7 @@ class Retrieved:
     cut: bool = False
     seconds: float = 0.0
     requests: tuple[str, ...] = ()
+    names: tuple[Normalised, ...] = ()
 
     @property
     def last(self) -> Attempt:
@@ -100,14 +122,19 @@ class Retrieved:
         return None
 
 
-def small_beside(large: LLM, name: str) -> tuple[LLM, str]:
-    """Choose the model that writes Cypher.
+def model_beside(large: LLM, name: str, parameter: str = "small_model") -> tuple[LLM, str]:
+    """Choose the model of a role beside the one that answers.
+
+    Args:
+        large: The model that answers.
+        name: The model that is asked for.
+        parameter: The parameter that names it.
 
     Returns:
         The named model if it is served, else the large one; and why it is the large one.
     """
     if name in ("", large.endpoint.model):
-        return large, "No second model was asked for; small_model names one."
+        return large, f"No second model was asked for; {parameter} names one."
     try:
         return connect(name, exact=True), ""
     except ServiceError as error:
@@ -190,16 +217,39 @@ def relaxed(cypher: str, vocabulary: Vocabulary, store: Store) -> str:
 
 
 def _spell(match: re.Match[str], vocabulary: Vocabulary) -> str:
-    """A name in quotes, as the graph spells the nearest one."""
-    quoted = match[1] if match[1] is not None else match[2]
-    written = _ESCAPED.sub(r"\1", quoted)
-    name, distance = written, math.inf
-    for role in vocabulary.names:
-        near = vocabulary.normalise(written, role)
-        if near.name and near.distance < distance:
-            name, distance = near.name, near.distance
+    """A name in quotes, as the graph spells the name that is meant."""
+    written = _unquote(match)
+    name = meant_name(written, vocabulary).name or written
     escaped = name.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
+
+
+def _unquote(match: re.Match[str]) -> str:
+    quoted = match[1] if match[1] is not None else match[2]
+    return _ESCAPED.sub(r"\1", quoted)
+
+
+def quoted_names(cypher: str) -> list[str]:
+    """Return the texts in quotes of a statement, each once."""
+    names = [_unquote(match) for match in _NAME.finditer(cypher)]
+    return list(dict.fromkeys(names))
+
+
+def meant_name(written: str, vocabulary: Vocabulary) -> Normalised:
+    """Find the graph's name, of any role, for a name in a statement: that with fewest edits."""
+    matches = [vocabulary.resolve(written, role) for role in vocabulary.names]
+    named = [match for match in matches if match.name]
+    return min(named or matches, key=lambda match: (match.distance, match.is_other_name))
+
+
+def names_of_statement(cypher: str, vocabulary: Vocabulary) -> list[Normalised]:
+    """Return what becomes of the names in a statement that the graph does not have as written."""
+    names = []
+    for written in quoted_names(cypher):
+        match = meant_name(written, vocabulary)
+        if match.is_changed or not match.name:
+            names.append(match)
+    return names
 
 
 @dataclass(frozen=True)
@@ -228,33 +278,74 @@ class TextToCypher:
     fallbacks: bool = True
     max_tokens: int = 96
 
-    def __call__(self, questions: Sequence[str]) -> list[Retrieved]:
-        """Retrieve facts for each question."""
+    def __call__(
+        self, questions: Sequence[str], histories: Sequence[History] = ()
+    ) -> list[Retrieved]:
+        """Retrieve facts for each question.
+
+        Args:
+            questions: The questions in words.
+            histories: What each follows in a conversation; empty if none follows anything.
+        """
+        histories = histories or [()] * len(questions)
         vocabulary = names_of(self.content)
         retrieved = []
-        for question, pairs in zip(questions, self._write(questions), strict=True):
-            attempts = _name_steps(pairs)
-            last = pairs[-1][0]
-            if self.fallbacks and last.problem and last.cypher:
-                last = run_statement(self.graph, relaxed(last.cypher, vocabulary, self.store))
-                attempts.append(("simplified", last))
-            facts = _row_facts(last)
-            if self.fallbacks and not facts:
-                facts = keyword_facts(self.content, vocabulary, question)
-            retrieved.append(_retrieved(attempts, facts, [reply for _, reply in pairs]))
+        written = self._write(questions, histories)
+        for question, history, pairs in zip(questions, histories, written, strict=True):
+            result = _retrieved(pairs)
+            if self.fallbacks:
+                result = self._relax(result, vocabulary)
+            if self.fallbacks and not result.facts:
+                text = _search_text(question, history, vocabulary)
+                result = self._search(result, text, vocabulary)
+            retrieved.append(result)
         return retrieved
 
-    def _write(self, questions: Sequence[str]) -> list[list[tuple[Attempt, Reply]]]:
+    def _write(
+        self, questions: Sequence[str], histories: Sequence[History]
+    ) -> list[list[tuple[Attempt, Reply]]]:
         schema = self.store.schema(self.content)
         make_prompt = self.prompt or partial(cypher_prompt, store=self.store)
+        prompts = []
+        for question, history in zip(questions, histories, strict=True):
+            turns = [(turn.question, turn.statement) for turn in history if turn.statement]
+            prompts.append(with_history(make_prompt(schema, question), turns[-MAX_TURNS:]))
         return write_and_run(
             self.llm,
             self.graph,
-            [make_prompt(schema, question) for question in questions],
+            prompts,
             repairs=self.repairs,
             max_tokens=self.max_tokens,
             within=partial(bounded, store=self.store),
         )
+
+    def _relax(self, result: Retrieved, vocabulary: Vocabulary) -> Retrieved:
+        """Run the last statement once more, relaxed, if it has a problem."""
+        last = result.last
+        if not last.problem or not last.cypher:
+            return result
+        names = names_of_statement(last.cypher, vocabulary)
+        relaxed_attempt = run_statement(self.graph, relaxed(last.cypher, vocabulary, self.store))
+        attempts = (*result.attempts, ("simplified", relaxed_attempt))
+        facts = tuple(_row_facts(relaxed_attempt))
+        return replace(result, attempts=attempts, facts=facts, names=tuple(names))
+
+    def _search(self, result: Retrieved, text: str, vocabulary: Vocabulary) -> Retrieved:
+        """Search the graph for the names in a text, and for the drugs of other names in it."""
+        others = vocabulary.other_names(text)
+        known = [match.name for match in (*result.names, *others) if match.name]
+        searched = "; ".join([text, *known])
+        facts = keyword_facts(self.content, vocabulary, searched)
+        names = {match.written.lower(): match for match in (*result.names, *others)}
+        return replace(result, facts=tuple(facts), names=tuple(names.values()))
+
+
+def _search_text(question: str, history: History, vocabulary: Vocabulary) -> str:
+    """Return the question, after the one before it if it names nothing, as "And its effects?"."""
+    has_names = any(vocabulary.link(question).values())
+    if has_names or not history or vocabulary.other_names(question):
+        return question
+    return f"{history[-1].question} {question}"
 
 
 def _name_steps(pairs: Sequence[tuple[Attempt, Reply]]) -> list[tuple[Step, Attempt]]:
@@ -272,12 +363,13 @@ def _row_facts(attempt: Attempt) -> list[str]:
     return [f"{attempt.cypher} returned {len(names)} rows:", *names[:MAX_FACTS]]
 
 
-def _retrieved(
-    attempts: Sequence[tuple[Step, Attempt]], facts: Sequence[str], replies: Sequence[Reply]
-) -> Retrieved:
+def _retrieved(pairs: Sequence[tuple[Attempt, Reply]]) -> Retrieved:
+    """Return what the model's own statements found."""
+    replies = [reply for _, reply in pairs]
+    attempts = _name_steps(pairs)
     return Retrieved(
         tuple(attempts),
-        tuple(facts),
+        tuple(_row_facts(attempts[-1][1])),
         cut=replies[-1].status == "cut",
         seconds=sum(reply.seconds for reply in replies),
         requests=tuple(reply.key for reply in replies),

@@ -242,6 +242,38 @@ def spread_chunks(chunks: Sequence[Chunk], n: int) -> list[Chunk]:
     return [telling[position] for position in positions]
 
 
+@dataclass(frozen=True)
+class TextReader:
+    """The ingestion of notebook 05: names by dictionary and rules, relations by the classifier."""
+
+    recogniser: Recogniser
+    relater: Relater
+
+    def __call__(self, sentences: Sequence[Sentence]) -> list[Sentence]:
+        """Return the sentences with the names and relations that it finds."""
+        return self.relater(self.recogniser.mark(sentences))
+
+
+def train_reader(
+    sentences: Sequence[Sentence],
+    text: Sequence[Sentence],
+    drugs: Sequence[str],
+    effects: Sequence[str],
+) -> TextReader:
+    """Make a reader of text from the training split.
+
+    Args:
+        sentences: The corpora.
+        text: What will be read; it decides which of DrugBank's names are looked for.
+        drugs: A list of drugs.
+        effects: A list of side effects.
+    """
+    training = select(sentences, "train")
+    names = [*drugs, *drugbank_names([*sentences, *text])]
+    recogniser = Recogniser(build_dictionary(training, names, effects))
+    return TextReader(recogniser, train_classifier(training, recogniser))
+
+
 def ingest(
     sentences: Sequence[Sentence], drugs: Sequence[str], effects: Sequence[str]
 ) -> KnowledgeGraph:
@@ -249,12 +281,8 @@ def ingest(
 
     It has the names in the test text by dictionary and rules, and relations by the classifier.
     """
-    training = select(sentences, "train")
-    names = [*drugs, *drugbank_names(sentences)]
-    recogniser = Recogniser(build_dictionary(training, names, effects))
-    classifier = train_classifier(training, recogniser)
-    marked = recogniser.mark(select(sentences, "test"))
-    return knowledge_graph(classifier(marked))
+    reader = train_reader(sentences, (), drugs, effects)
+    return knowledge_graph(reader(select(sentences, "test")))
 
 
 def read_graph(rows: Sequence[Answer]) -> KnowledgeGraph:

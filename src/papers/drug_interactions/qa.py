@@ -5,15 +5,16 @@ Tasks: `plain` (no language model), `cypher`, `known` (questions with known answ
 to 5, blind to the arm).
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 
+from evaluation import figures
 from evaluation.answers import Answer, Item, Measures, PlainUnit
 from evaluation.metrics import Score, set_scores
-from evaluation.outcomes import Outcomes
+from evaluation.outcomes import Comparison, Outcomes
 from evaluation.similarity import text_cosines
 from helpers.completions import Choice, Reply
 from helpers.llm import LLM
@@ -21,23 +22,28 @@ from helpers.vectors import Encoder
 from papers.drug_interactions.answering import (
     Arm,
     Evidence,
+    abstains,
     answer_all,
+    answer_prompt,
     names_in_evidence,
     read_answer,
 )
-from papers.drug_interactions.cypher import Retrieved, is_right
-from papers.drug_interactions.questions import NO, NOT_KNOWN, YES, Asked, answer_of
+from papers.drug_interactions.cypher import History, Retrieved, Turn, is_right
+from papers.drug_interactions.questions import NO, NOT_KNOWN, YES, Asked, FollowUp, answer_of
 from rag.names import Vocabulary
 from rag.prompts import chat_messages
 
 LABELS = {
-    "none": "No retrieval",
+    "alone": "No retrieval",
+    "none": "No retrieval, may say not known",
     "text": "Text RAG",
     "agentic": "Agentic RAG",
     "drugrag": "DrugRAG",
     "hybrid": "Graph or text",
     "ingested": "DrugRAG, graph of notebook 05",
     "read": "DrugRAG, graph read by a model",
+    "history": "DrugRAG with the conversation",
+    "no_history": "DrugRAG, the follow-up alone",
     "query": "Right query, names as asked",
     "linked": "Right query, brands translated",
     "query_ingested": "Right query, graph of notebook 05",
@@ -49,14 +55,21 @@ LABELS = {
     "graphrag": "Prompt of neo4j-graphrag",
 }
 """Arms, ways of answering without a language model, and ways of writing Cypher."""
+NOTHING, TEXT, GRAPH = (figures.HUES[hue] for hue in ("orange", "magenta", "green"))
 COLOURS = {
-    "none": "#c35410",
-    "text": "#af219d",
-    "agentic": "#808080",
-    "drugrag": "#125ee0",
-    "hybrid": "#079c6b",
+    "alone": NOTHING,
+    "none": NOTHING,
+    "text": TEXT,
+    "agentic": TEXT,
+    "drugrag": GRAPH,
+    "hybrid": GRAPH,
+    "ingested": GRAPH,
+    "read": GRAPH,
+    "history": GRAPH,
+    "no_history": GRAPH,
 }
-BASELINES: tuple[Arm, ...] = ("none", "text", "agentic")
+"""One colour for each family: what is retrieved."""
+BASELINES: tuple[Arm, ...] = ("alone", "text", "agentic")
 
 Unit = Asked | PlainUnit
 """A question with a known answer, or one of MedQuAD."""
@@ -135,13 +148,17 @@ class Statements:
 def _statement_row(question: Asked, result: Retrieved) -> Answer:
     right_step = result.step(question)
     _, first_attempt = result.attempts[0]
+    is_first_right = is_right(question, first_attempt)
     steps = {step: step == right_step for step in ("first_try", "repaired", "simplified")}
     measures = {
         **steps,
         "right": right_step is not None,
-        "first_statement": is_right(question, first_attempt),
+        "first_statement": is_first_right,
         "seconds": result.seconds,
     }
+    if not is_first_right:
+        measures["rescued"] = right_step is not None
+        measures["found_nothing"] = first_attempt.problem.startswith("No rows")
     return Answer(
         task="cypher",
         answer=result.last.cypher,
@@ -163,6 +180,8 @@ class EvidenceArm:
         vocabulary: The names that an answer may have.
         max_tokens: Longest answer, in tokens.
         temperature: Sampling temperature.
+        histories: What each question follows in a conversation; empty if none follows anything.
+        task: The task of questions with a known answer.
     """
 
     name: Arm
@@ -171,15 +190,18 @@ class EvidenceArm:
     vocabulary: Vocabulary
     max_tokens: int
     temperature: float
+    histories: Sequence[History] = ()
+    task: str = "known"
 
     def __call__(self, questions: Sequence[Unit]) -> list[Answer]:
         """Answer each question."""
-        texts = [question.text for question in questions]
-        replies = answer_all(
-            self.llm, texts, self.evidence, self.max_tokens, self.temperature, self.name
-        )
+        histories = self.histories or [()] * len(questions)
+        prompts = []
+        for question, found, history in zip(questions, self.evidence, histories, strict=True):
+            prompts.append(answer_prompt(question.text, found, history))
+        replies = answer_all(self.llm, prompts, self.max_tokens, self.temperature, self.name)
         return [
-            answer_row(question, found, reply, self.vocabulary)
+            answer_row(question, found, reply, self.vocabulary, self.task)
             for question, found, reply in zip(questions, self.evidence, replies, strict=True)
         ]
 
@@ -207,7 +229,41 @@ def arms(
     }
 
 
-def answer_row(question: Unit, evidence: Evidence, reply: Reply, vocabulary: Vocabulary) -> Answer:
+def conversations(
+    follow_ups: Sequence[FollowUp],
+    questions: Sequence[Asked],
+    retrieved: Sequence[Retrieved],
+    rows: Sequence[Answer],
+) -> list[History]:
+    """Return what each follow-up follows: its first question, as DrugRAG answered it.
+
+    Args:
+        follow_ups: The follow-ups.
+        questions: The questions that were answered, the first ones among them.
+        retrieved: What was retrieved for each of them.
+        rows: Their answers.
+    """
+    texts = [question.text for question in questions]
+    statements = [result.last.cypher for result in retrieved]
+    statement_of = dict(zip(texts, statements, strict=True))
+    answers = {}
+    for row in rows:
+        if row.arm == "drugrag":
+            answers[row.question] = row.answer or ""
+    histories = []
+    for follow_up in follow_ups:
+        text = follow_up.first.text
+        histories.append([Turn(text, statement_of[text], answers[text])])
+    return histories
+
+
+def answer_row(
+    question: Unit,
+    evidence: Evidence,
+    reply: Reply,
+    vocabulary: Vocabulary,
+    task: str = "known",
+) -> Answer:
     """Make the row of an answer: read as a set where the right one is known, and its costs.
 
     `within_reach` is the share of the right names that the evidence holds.
@@ -217,12 +273,13 @@ def answer_row(question: Unit, evidence: Evidence, reply: Reply, vocabulary: Voc
         evidence: What the model answered from; its requests are part of the costs.
         reply: The model's reply.
         vocabulary: The names that an answer may have.
+        task: The task of a question with a known answer.
     """
     text = " ".join(reply.text.split())
     row = Answer(task="medquad")
     more: dict[str, float] = {}
     if isinstance(question, Asked):
-        row = set_row(question, read_answer(question, text, vocabulary), "known")
+        row = set_row(question, read_answer(question, text, vocabulary), task)
         if question.answer not in (YES, NO, NOT_KNOWN):
             reachable = names_in_evidence(question, evidence, vocabulary) & question.answer
             more["within_reach"] = len(reachable) / len(question.answer)
@@ -235,20 +292,40 @@ def answer_row(question: Unit, evidence: Evidence, reply: Reply, vocabulary: Voc
 
 
 def add_cosines(rows: Sequence[Answer], encoder: Encoder) -> list[Answer]:
-    """Add the cosine to the reference to MedQuAD's rows (Setup); 0 for an empty answer."""
+    """Add the cosine to the reference to MedQuAD's rows (Setup); 0 for an empty answer.
+
+    The cosine of "Not known" says little of an answer, so those are counted, and the cosines of the
+    others are a measure of their own.
+    """
     pairs = [_answer_and_gold(row) for row in rows if row.task == "medquad"]
     cosines = iter(text_cosines(pairs, encoder))
     compared = []
     for row in rows:
         measures = dict(row.measures)
         if row.task == "medquad":
-            measures |= _means({"cosine": next(cosines)})
+            measures |= _means(_nearness(row, next(cosines)))
         compared.append(replace(row, measures=measures))
     return compared
 
 
+def _nearness(row: Answer, cosine: float) -> dict[str, float]:
+    if abstains(row.answer or ""):
+        return {"cosine": cosine, "answered": 0.0}
+    return {"cosine": cosine, "answered": 1.0, "cosine_answered": cosine}
+
+
 def _answer_and_gold(row: Answer) -> tuple[str, str]:
     return row.answer or "", row.gold or ""
+
+
+def comparable(rows: Outcomes, pairs: Iterable[tuple[str, str]], measure: str) -> list[Comparison]:
+    """Compare the pairs of arms that share units with a measure."""
+    shared = []
+    for first, second in pairs:
+        own_units = set(rows.rows_with(measure, first).unit)
+        if not own_units.isdisjoint(rows.rows_with(measure, second).unit):
+            shared.append((first, second))
+    return rows.compare(shared, measure)
 
 
 MARKS = range(1, 6)

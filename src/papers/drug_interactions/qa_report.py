@@ -22,7 +22,7 @@ from papers.drug_interactions.qa import BASELINES, is_useful
 from papers.drug_interactions.rules import readings, worth
 
 PRINTED: dict[Arm, str] = {
-    "none": "no_retrieval",
+    "alone": "no_retrieval",
     "text": "rag_text",
     "agentic": "graphrag",
     "drugrag": "drugrag",
@@ -31,11 +31,11 @@ PRINTED: dict[Arm, str] = {
 RATINGS: dict[str, Arm] = {
     "normalised.drugrag": "drugrag",
     "normalised.rag_text": "text",
-    "normalised.no_retrieval": "none",
+    "normalised.no_retrieval": "alone",
     "normalised.agentic": "agentic",
     "agentic": "agentic",
 }
-GAINS: dict[str, Arm] = {"gain_no_retrieval": "none", "gain_rag_text": "text"}
+GAINS: dict[str, Arm] = {"gain_no_retrieval": "alone", "gain_rag_text": "text"}
 TABLE, TEXT = "drug_interactions.table2.", "drug_interactions.text."
 
 

@@ -432,6 +432,79 @@ def _in_turn(groups: Mapping[str, Sequence[Grouped]]) -> list[Grouped]:
     return items
 
 
+@dataclass(frozen=True)
+class FollowUp:
+    """A question that cannot be understood without the one before it (Methods, D).
+
+    Attributes:
+        first: The question before.
+        question: The follow-up, such as "What about warfarin?".
+    """
+
+    first: Asked
+    question: Asked
+
+
+_FOLLOW_UPS: dict[str, list[str]] = _WRITTEN["follow_ups"]
+"""Wordings of follow-ups by the form of their first question."""
+
+
+def follow_up_questions(
+    graph: KnowledgeGraph, questions: Iterable[Asked], n: int, seed: int
+) -> list[FollowUp]:
+    """Write follow-ups of questions, with right answers: the same form, other names.
+
+    Args:
+        graph: The graph that has the answers.
+        questions: The questions before; those of `_FOLLOW_UPS` are taken, each form in turn.
+        n: Number of follow-ups.
+        seed: Seed of the names.
+    """
+    firsts = [question for question in questions if question.form.name in _FOLLOW_UPS]
+    source = Source(graph, {}, np.random.default_rng(seed))
+    follow_ups: list[FollowUp] = []
+    used_texts: set[str] = set()
+    for first in spread_questions(firsts, n):
+        wordings = _FOLLOW_UPS[first.form.name]
+        wording = wordings[len(follow_ups) % len(wordings)]
+        for question in _draw_follow_ups(first, wording, source):
+            if question.text not in used_texts:
+                used_texts.add(question.text)
+                follow_ups.append(FollowUp(first, question))
+                break
+    return follow_ups
+
+
+def _draw_follow_ups(first: Asked, wording: str, source: Source) -> Iterator[Asked]:
+    """Yield the same form with other names."""
+    for _ in range(MAX_DRAWS):
+        try:
+            names = _next_names(first, source)
+        except NoName:
+            continue
+        truth = first.form.truth(source.graph, names)
+        if names != first.parameters and _is_askable(first.form, names, truth):
+            answer = answer_of(first.form, names, truth)
+            yield Asked(first.form, wording.format(**names), names, answer, names)
+
+
+def _next_names(first: Asked, source: Source) -> dict[str, str]:
+    """Draw the names of a follow-up; of a pair to check the first one stays."""
+    if first.form.role != "yes or no":
+        return first.form.draw(source)
+    drug = first.parameters["a"]
+    partners = source.graph.partners
+    pool = partners.get(drug, ()) if source.is_heads() else partners
+    return {"a": drug, "b": source.pick(pool)}
+
+
+def _is_askable(form: Form, names: Parameters, truth: frozenset[str]) -> bool:
+    """Whether the names are distinct, and the answer is known and not too long."""
+    are_distinct = len(set(names.values())) == len(names)
+    is_known = bool(truth) or form.role == "yes or no"
+    return are_distinct and is_known and len(truth) <= MAX_NAMES
+
+
 def spread_questions(questions: Sequence[Asked], n: int) -> list[Asked]:
     """Return `n` of the questions, each form in turn, in the order in which they were made."""
     positions: dict[str, list[int]] = {}

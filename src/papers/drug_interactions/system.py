@@ -1,0 +1,321 @@
+"""DrugRAG on own text, ready to be asked: the arm `drugrag` of notebook 06, one question at a time.
+
+with system.open_text(Path("leaflets")) as drugs:
+    chat = system.Conversation(drugs)
+    chat.ask("Which drugs interact with warfarin?")
+    chat.ask("What about aspirin?")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from evaluation.answers import Answer, PlainUnit
+from helpers import graph, llm
+from helpers.graph import Graph
+from helpers.llm import LLM
+from papers.drug_interactions import answering, corpora, cypher, own_text, qa
+from papers.drug_interactions.corpora import Fact
+from papers.drug_interactions.cypher import History, Retrieved, TextToCypher, Turn
+from papers.drug_interactions.graph import (
+    QUESTIONS,
+    KnowledgeGraph,
+    Store,
+    drug_graph,
+    knowledge_graph,
+    load_graph,
+)
+from papers.drug_interactions.own_text import OwnFolder, Source
+from rag.names import Vocabulary
+from rag.system_answer import Evidence, SystemAnswer
+from resources import datasets, parameters
+from resources.settings import NOTEBOOKS, settings
+
+NOTEBOOK = "06_interactions_qa"
+"""Its parameters are those of the system: models and lengths of replies."""
+MAX_SOURCES = 3
+"""Sentences that are cited for one fact."""
+NO_QUESTION = "There is no question. Write one, such as: Which drugs interact with warfarin?"
+NOTHING = "The graph has no fact that answers this question."
+
+
+def sizes(profile: str = "") -> dict[str, Any]:
+    """Return the parameters of notebook 06 in a profile, by default that of the settings."""
+    declared = parameters.declared(NOTEBOOKS / f"{NOTEBOOK}.ipynb")
+    return declared | parameters.parameters(NOTEBOOK, profile or settings().profile)
+
+
+@dataclass(frozen=True)
+class Models:
+    """The models of the two stages.
+
+    Attributes:
+        writer: Writes Cypher.
+        answerer: Answers from the facts.
+        cypher_tokens: Longest statement.
+        answer_tokens: Longest answer.
+        temperature: Of the answer.
+    """
+
+    writer: LLM
+    answerer: LLM
+    cypher_tokens: int = 96
+    answer_tokens: int = 64
+    temperature: float = 0.2
+
+    @classmethod
+    def connect(cls, folder: Path, profile: str = "") -> Models:
+        """Connect to the models of notebook 06.
+
+        Args:
+            folder: Where the requests about own text are stored, apart from those of notebooks.
+            profile: The profile whose models and lengths are used; empty for that of the settings.
+        """
+        size = sizes(profile)
+        answerer = llm.connect(size["llm_model"], folder=folder)
+        writer = answerer
+        if size["small_model"]:
+            writer = llm.connect(size["small_model"], exact=True, folder=folder)
+        return cls(
+            writer, answerer, size["cypher_tokens"], size["answer_tokens"], size["temperature"]
+        )
+
+
+@dataclass
+class Interactions:
+    """A graph of drug interactions that is ready to be asked.
+
+    Attributes:
+        content: What the graph holds.
+        sources: Where each sentence behind it stands, by its id.
+        store: Names of the graph in the database.
+        graph: The database.
+        models: The models of the two stages.
+    """
+
+    content: KnowledgeGraph
+    sources: Mapping[str, Source]
+    store: Store
+    graph: Graph
+    models: Models
+
+    def __enter__(self) -> Self:
+        """Load the graph, unless it is there already."""
+        load_graph(self.graph, self.content, self.store)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the connection; the graph stays."""
+        self.graph.close()
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The names of the graph."""
+        return cypher.names_of(self.content)
+
+    def retrieve(self, question: str, history: History = ()) -> Retrieved:
+        """Retrieve facts for a question (Methods, B and C)."""
+        writer = TextToCypher(
+            self.models.writer,
+            self.graph,
+            self.content,
+            store=self.store,
+            max_tokens=self.models.cypher_tokens,
+        )
+        (retrieved,) = writer([question], [history])
+        return retrieved
+
+    def ask(self, question: str, history: History = ()) -> SystemAnswer:
+        """Answer a question, with the earlier ones of a conversation if there are any.
+
+        No model answers where a name may be another one, or where the graph has no fact.
+        """
+        if not question.strip():
+            return SystemAnswer(question, NO_QUESTION, answered=False)
+        retrieved = self.retrieve(question, history)
+        doubts = [name.query_back for name in retrieved.names if name.query_back]
+        if doubts:
+            return self._without_answer(question, retrieved, " ".join(doubts))
+        if not retrieved.facts:
+            return self._without_answer(question, retrieved, NOTHING)
+        return self._answer(question, retrieved, history)
+
+    def _without_answer(self, question: str, retrieved: Retrieved, text: str) -> SystemAnswer:
+        return SystemAnswer(
+            question,
+            text,
+            answered=False,
+            statement=retrieved.last.cypher,
+            notes=tuple(_name_notes(retrieved)),
+            details=_details(retrieved),
+        )
+
+    def _answer(self, question: str, retrieved: Retrieved, history: History) -> SystemAnswer:
+        arm = qa.EvidenceArm(
+            "drugrag",
+            self.models.answerer,
+            answering.graph_evidence([retrieved]),
+            self.vocabulary,
+            self.models.answer_tokens,
+            self.models.temperature,
+            [history],
+        )
+        (row,) = arm([PlainUnit("own", "own", question, "", {})])
+        facts = self._facts(question, retrieved)
+        evidence, citations = self._cite(facts)
+        return SystemAnswer(
+            question,
+            row.answer or "The model wrote nothing.",
+            evidence=tuple(evidence),
+            citations=tuple(citations),
+            statement=retrieved.last.cypher,
+            notes=tuple(self._notes(question, retrieved, history, row)),
+            details=_details(retrieved),
+        )
+
+    def _facts(self, question: str, retrieved: Retrieved) -> list[Fact]:
+        """The facts behind what the model was shown."""
+        if not retrieved.last.returned:
+            shown = set(retrieved.facts)
+            return [fact for fact in self.content.edges if cypher.sentence(fact) in shown]
+        names = cypher.quoted_names(retrieved.last.cypher)
+        for linked in self.vocabulary.link(question).values():
+            names += linked
+        return own_text.support(self.content, names, retrieved.last.returned)
+
+    def _cite(self, facts: Sequence[Fact]) -> tuple[list[Evidence], list[str]]:
+        """Number the facts, and cite the sentences that state each."""
+        evidence = []
+        citations = []
+        for number, fact in enumerate(facts, start=1):
+            stated = [self.sources[name] for name in self.content.edges[fact][:MAX_SOURCES]]
+            text = cypher.sentence(fact)
+            places = "; ".join(dict.fromkeys(source.citation for source in stated))
+            values = {"from": fact.start, "relation": fact.type, "to": fact.end}
+            evidence.append(Evidence(f"[{number}] {text}", places, values))
+            for source in stated:
+                citations.append(
+                    f"[{number}] {source.citation}: \N{LEFT DOUBLE QUOTATION MARK}"
+                    f"{source.text}\N{RIGHT DOUBLE QUOTATION MARK}"
+                )
+        return evidence, citations
+
+    def _notes(
+        self, question: str, retrieved: Retrieved, history: History, row: Answer
+    ) -> list[str]:
+        """What a reader must know of the answer."""
+        notes = _name_notes(retrieved)
+        returned = retrieved.last.returned
+        if not returned:
+            notes.append("The statement found nothing; the graph was searched for the names.")
+        if len(returned) > cypher.MAX_FACTS:
+            notes.append(f"The model saw {cypher.MAX_FACTS} of {len(returned)} rows.")
+        earlier = " ".join(turn.question for turn in history)
+        asked_text = f"{earlier} {question}".lower()
+        for name in cypher.quoted_names(retrieved.last.cypher):
+            if name.lower() not in asked_text and not _is_corrected(name, retrieved):
+                notes.append(f"The statement names {name!r}, which the question does not.")
+        shown_text = f"{asked_text} {' '.join(retrieved.facts)}"
+        unsupported = self._names(row.answer or "") - self._names(shown_text)
+        if unsupported:
+            names = ", ".join(sorted(unsupported))
+            notes.append(f"The answer also names what the facts do not hold: {names}.")
+        return notes
+
+    def _names(self, text: str) -> set[str]:
+        """The names of the graph in a text."""
+        names: set[str] = set()
+        for linked in self.vocabulary.link(text).values():
+            names.update(linked)
+        return names
+
+
+def _is_corrected(name: str, retrieved: Retrieved) -> bool:
+    return any(name == match.name for match in retrieved.names)
+
+
+def _name_notes(retrieved: Retrieved) -> list[str]:
+    """Each corrected name, and each that the graph lacks."""
+    notes = []
+    for name in retrieved.names:
+        if name.correction:
+            notes.append(name.correction)
+        elif not name.query_back:
+            notes.append(f"The graph has no {name.written!r}.")
+    return notes
+
+
+def _details(retrieved: Retrieved) -> dict[str, Any]:
+    steps = []
+    for step, attempt in retrieved.attempts:
+        steps.append({"step": step, "statement": attempt.cypher, "problem": attempt.problem})
+    return {"rows": sorted(retrieved.last.returned), "statements": steps}
+
+
+@dataclass
+class Conversation:
+    """Questions that follow one another (Methods, D: multi-turn dialogues).
+
+    Attributes:
+        system: The graph that is asked.
+        turns: The questions that were answered so far.
+    """
+
+    system: Interactions
+    turns: list[Turn] = field(default_factory=list)
+
+    def ask(self, question: str) -> SystemAnswer:
+        """Answer a question that may follow those before."""
+        answer = self.system.ask(question, tuple(self.turns))
+        if answer.answered:
+            self.turns.append(Turn(question, answer.statement, answer.text))
+        return answer
+
+
+def open_text(folder: OwnFolder | Path, *, profile: str = "", data: str = "auto") -> Interactions:
+    """Make a folder of own documents ready to be asked; what was read before is not read again.
+
+    Args:
+        folder: Text, Markdown, HTML, PDF and Word files.
+        profile: The profile whose models answer; empty for that of the settings.
+        data: The annotated text that dictionary and classifier are made of.
+
+    Raises:
+        FolderError: There is no such folder, or nothing in it can be read.
+    """
+    own_folder = OwnFolder.read(folder) if isinstance(folder, Path) else folder
+    own = own_text.ingest(own_folder, data=data)
+    models = Models.connect(own_folder.home / "requests", profile)
+    store = own_text.store_of(own_folder.path)
+    return Interactions(own.content, own.sources, store, graph.connect(), models)
+
+
+def open_book(*, profile: str = "", data: str = "auto") -> Interactions:
+    """Make the graph of notebook 06 ready to be asked: the annotated sentences of both corpora."""
+    located = datasets.locate_all([corpora.DDI, *corpora.ADE], data)
+    path = {name: file.path for name, file in located.items()}
+    text = corpora.read_ddi(path[corpora.DDI])
+    text += corpora.read_ade(*(path[name] for name in corpora.ADE))
+    sentences = [sentence for sentence in text if sentence.split != "entities"]
+    sources = {item.id: Source(item.text, item.document) for item in sentences}
+    content = drug_graph(knowledge_graph(sentences))
+    models = Models.connect(own_text.OWN / "book" / "requests", profile)
+    return Interactions(content, sources, QUESTIONS, graph.connect(), models)
+
+
+def forget(folder: Path) -> None:
+    """Remove the graph of a folder, what was read of it, and what was asked about it."""
+    labels: Collection[str] = own_text.store_of(folder).labels.values()
+    with graph.connect() as database:
+        database.clear(*labels)
+    own_text.forget_files(folder)
