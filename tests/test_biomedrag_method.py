@@ -20,7 +20,7 @@ from evaluation.record import Run
 from helpers import vectors
 from helpers.completions import CapabilityError, Reply
 from helpers.llm import LLM
-from papers.biomedrag import adapted, floors, printed_tests, scorer, study
+from papers.biomedrag import adapted, floors, gains, printed_tests, scorer, study
 from papers.biomedrag.adapted import training_pairs
 from papers.biomedrag.arms import Generator, ZeroShot, triple_lines
 from papers.biomedrag.corpora import Corpus, Example, Triple, draw
@@ -311,7 +311,7 @@ def test_without_likelihoods_the_other_arms_answer_and_biomedrag_is_said_not_to_
     assert list(study.prompted_arms(generator, untaught, 1)) == ["zero_shot", "knn", "cosine"]
     taught = learn(memory, cast(LLM, Teacher()), VALIDATION)
     assert "biomedrag" in study.prompted_arms(generator, taught, 1)
-    assert "BiomedRAG was not run" in study.summary(cast(Run, None), Outcomes([]), ["GIT"])
+    assert "BiomedRAG was not run" in gains.summary(cast(Run, None), Outcomes([]), ["GIT"])
 
 
 @pytest.mark.engine

@@ -10,9 +10,10 @@ from typing import Final
 
 from evaluation import figures
 from evaluation.answers import Answer, PlainUnit
+from evaluation.decisions import is_model_of
 from evaluation.measures import set_measures
-from evaluation.metrics import ALPHA, Score
-from evaluation.outcomes import Comparison, Outcomes, ScoredRow, adjust_by_holm
+from evaluation.metrics import Score
+from evaluation.outcomes import Outcomes, ScoredRow
 from evaluation.published import Number, Published
 from evaluation.record import Run
 from helpers.llm import LLM
@@ -29,7 +30,7 @@ from papers.biomedrag.arms import (
 )
 from papers.biomedrag.corpora import KEYS, Corpus, Example
 from papers.biomedrag.floors import known_names
-from papers.biomedrag.retriever import UNTAUGHT, Retriever
+from papers.biomedrag.retriever import Retriever
 from papers.biomedrag.scorer import cosine_scorer
 from papers.biomedrag.scoring import MEASURES, PARTS, part_items, same_text
 
@@ -66,17 +67,32 @@ ROWS: Final = {
     "gpt4_br": "biomedrag",
     "llama2": "lora",
     "llama2_br": "lora_rag",
+    "medllama": "lora",
+    "medllama_br": "lora_rag",
     "whole": "lora_rag",
     "without_scorer": "lora_cosine",
     "without_diversity": "lora_plain",
     "m3": "lora_m3",
     "m4": "lora_m4",
     "llama2_top20": "lora_knn_20",
+    "medllama_top1": "lora_knn_1",
+    "top1": "lora_knn_1",
+    "top10": "lora_knn_10",
+    "top15": "lora_knn_15",
 }
-"""The arm that is compared with a row of Tables 1 to 4 and Figure 3.
+"""The arm that is compared with a row of Tables 1 to 4 and of Figures 2 and 3.
 
-It is a prompted model for GPT-4, and a fine-tuned one for LLaMA2 13B.
+It is a prompted model for GPT-4, and a fine-tuned one for LLaMA2 13B and MedLLaMA 13B.
 """
+MEDLLAMA: Final = "MedLLaMA"
+"""Part of the name of the second model that the paper fine-tunes.
+
+Its answers fill the rows of that name; every other fine-tuned model is compared with LLaMA2 13B.
+"""
+NO_INTERACTION: Final = "None"
+"""The relation of DDI's rows that state no interaction."""
+STATED: Final = "an interaction"
+"""Value of the stratum "relation" of the other rows of DDI."""
 QUESTIONS: Final = {
     "ADE-corpus-v2": "Does the sentence tell of an adverse effect that a drug caused?",
     "MTSamples": "To which medical specialty does the report belong?",
@@ -87,12 +103,13 @@ MAX_UNPARSED: Final = 0.1
 
 Above it, formats differ.
 """
+_KNN_ROWS: Final = ("llama2_top20", "medllama_top1", "top1", "top10", "top15")
 _WHY: Final = {
     **dict.fromkeys(ROWS, "No model was fine-tuned on this data set in this run."),
     **dict.fromkeys(
-        ("medllama", "medllama_br"),
-        "MedLLaMA 13B, fine-tuned; one fine-tuned model is rerun, beside LLaMA2 13B.",
+        ("medllama", "medllama_br"), "MedLLaMA 13B was not fine-tuned on this data set in this run."
     ),
+    **dict.fromkeys(_KNN_ROWS, "No model was fine-tuned with the n nearest sentences in this run."),
     **dict.fromkeys(
         ("bert", "biobert", "gatortron"),
         "A fine-tuned encoder; here a logistic regression on a small encoder's vectors is shown "
@@ -121,6 +138,8 @@ def units(corpus: Corpus, rows: Sequence[Example]) -> list[ExampleUnit]:
         cluster = same_text(example.text)
         in_training = "in training" if cluster in known_texts else "not in training"
         strata = {"data": corpus.name, "text": f"text {in_training}"}
+        if NO_INTERACTION in corpus.labels:
+            strata["relation"] = "none" if example.label == NO_INTERACTION else STATED
         if is_known:
             strata["names"] = "both names in training" if is_known[i] else "not both"
         unit = ExampleUnit(
@@ -133,6 +152,17 @@ def units(corpus: Corpus, rows: Sequence[Example]) -> list[ExampleUnit]:
         )
         made_units.append(unit)
     return made_units
+
+
+def comparable(out: Outcomes) -> Outcomes:
+    """Select the rows that are compared with printed numbers.
+
+    Of DDI these are the test rows that state an interaction: the printed recalls are whole numbers
+    of these and not of all rows (`balance.digits_table`).
+    """
+    is_compared = [strata.get("relation", STATED) == STATED for strata in out.frame.strata]
+    units_compared = out.frame.unit[is_compared]
+    return out.where(unit=[*units_compared])
 
 
 @dataclass(frozen=True)
@@ -307,7 +337,7 @@ def _report_text(
     elif row not in names:
         return
     elif table == "figure2" and not row.startswith("git"):
-        run.not_run(number, "No model is fine-tuned here with the sentences of RA-KNN.")
+        report_cell(run, out, Cell(number, names[row], column, "f1"))
     elif table == "text":
         run.not_run(number, _OTHER)
 
@@ -318,8 +348,27 @@ def report_cell(run: Run, out: Outcomes, cell: Cell) -> None:
     if isinstance(rows, str):
         run.not_run(cell.number, rows)
         return
+    compared = comparable(rows)
+    note = _note(cell, compared, rows)
+    model = rows.frame.model.iloc[0]
+    if len(compared.frame) < len(rows.frame):
+        note += _on_all_rows(rows, cell.measure)
+    run.rerun_of(cell.number, compared, cell.measure, model=model, note=note)
+
+
+def _note(cell: Cell, compared: Outcomes, rows: Outcomes) -> str:
+    """Say how the model was used, and on which rows if they are not all that it answered."""
     note = _TUNED if _is_tuned(cell.row) else cell.note
-    run.rerun_of(cell.number, rows, cell.measure, model=rows.frame.model.iloc[0], note=note)
+    if len(compared.frame) == len(rows.frame):
+        return note
+    n_rows, n_all = compared.frame.unit.nunique(), rows.frame.unit.nunique()
+    return f"{note} On the {n_rows:,} of {n_all:,} test rows that state an interaction."
+
+
+def _on_all_rows(rows: Outcomes, measure: str) -> str:
+    (arm,) = rows.arms
+    score = rows.format_score(measure, arm)
+    return f" On all {rows.frame.unit.nunique():,}: {score}." if score else ""
 
 
 def _is_tuned(row: str) -> bool:
@@ -337,9 +386,11 @@ def _report_gain(run: Run, out: Outcomes, cell: Cell) -> None:
     if isinstance(with_document, str):
         run.not_run(cell.number, with_document)
         return
-    score = gain(alone.concat(with_document), ROWS[row_with], ROWS[cell.row])
+    both = alone.concat(with_document)
+    compared = comparable(both)
+    score = gain(compared, ROWS[row_with], ROWS[cell.row])
     points = Score(100 * score.value, score.n, 100 * score.low, 100 * score.high)
-    note = _TUNED if _is_tuned(cell.row) else cell.note
+    note = _note(cell, compared, both)
     run.rerun(cell.number, points, model=alone.frame.model.iloc[0], note=note)
 
 
@@ -348,8 +399,13 @@ def rerun_of_row(out: Outcomes, name: str, row: str) -> Outcomes | str:
     rows = out.where(source="rerun", task=name, arm=ROWS.get(row, ""))
     if rows.frame.empty:
         return _WHY.get(row, _OTHER)
+    if not _is_tuned(row):
+        return rows
+    model = rows.frame.model.iloc[0]
+    if is_model_of(model, [MEDLLAMA]) != row.startswith("medllama"):
+        return f"{model} was fine-tuned in this run, and is compared with rows of another model."
     unparsed = 1 - float(rows.frame.parsed.mean())
-    if _is_tuned(row) and unparsed > MAX_UNPARSED:
+    if unparsed > MAX_UNPARSED:
         share = figures.number(unparsed)
         return f"A model was fine-tuned; {share} of its answers cannot be parsed."
     return rows
@@ -369,7 +425,10 @@ def printed_f1(printed: Published, name: str) -> list[Number]:
 
 
 def reproduction_table(run: Run, out: Outcomes, name: str, caption: str) -> figures.Html:
-    """Show all systems of Table 1 or 2 on a data set with their printed F1, and every arm."""
+    """Show all systems of Table 1 or 2 on a data set with their printed F1, and every arm.
+
+    Of DDI, a further column has F1 on the rows that are compared with the printed ones.
+    """
     reruns = out.where(task=name, source="rerun")
     rows: list[dict[str, object]] = []
     arms: list[str] = []
@@ -388,14 +447,18 @@ def reproduction_table(run: Run, out: Outcomes, name: str, caption: str) -> figu
 
 def _scores(out: Outcomes, arm: str) -> dict[str, object]:
     """Return the columns of one arm; empty ones if there is no arm."""
-    if not arm:
-        return dict.fromkeys(("here", "n", *MEASURES, "prompt tokens"))
-    columns: dict[str, object] = {"here": out.label(arm), "n": 0}
+    compared = comparable(out)
+    columns: dict[str, object] = {"here": out.label(arm) if arm else None}
+    if len(compared.frame) < len(out.frame):
+        n_compared = compared.frame.unit.nunique()
+        score = compared.format_score("f1", arm) if arm else None
+        columns[f"f1, {n_compared} rows with an interaction"] = score
+    columns["n"] = None
+    for measure in MEASURES:
+        columns[measure] = out.format_score(measure, arm) if arm else None
+    columns["prompt tokens"] = None
     if arm in out.arms_with("f1"):
         columns["n"] = out.score("f1", arm).n
-    for measure in MEASURES:
-        columns[measure] = out.format_score(measure, arm)
-    columns["prompt tokens"] = None
     if arm in out.arms_with("prompt_tokens"):
         tokens = out.score("prompt_tokens", arm)
         columns["prompt tokens"] = figures.number(tokens.value, "count")
@@ -421,114 +484,3 @@ def split_note(released: Corpus, parts: Corpus, words: int) -> str:
         shares = [f"{100 * len(rows) / n:.0f}" for rows in parts.splits.values()]
         source = f"Own split of the test file ({'/'.join(shares)} per cent)"
     return f"{source}; the reports that the model reads are {cut}."
-
-
-def summary(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str] = FLOORS) -> str:
-    """Write the page's answer, on the rows that BiomedRAG answered.
-
-    Args:
-        run: The run.
-        out: The answers.
-        names: The data sets.
-        floors: Arms without a language model, of which the best is named.
-
-    Returns:
-        Whether BiomedRAG helps the LLM, the best of the floors, and the printed numbers.
-    """
-    if "biomedrag" not in out.arms:
-        return UNTAUGHT
-    rows = out.where(source="rerun", unit=[*out.where(arm="biomedrag").frame.unit])
-    comparisons = rows.compare([("biomedrag", "zero_shot")], "f1", within="task")
-    gains = {comparison.model: comparison for comparison in comparisons}
-    leads = {name: _compare_best(rows.where(task=name), floors) for name in names}
-    changes: list[str] = []
-    best, printed = [], []
-    for name in names:
-        unit = "" if changes else " points"
-        changes.append(f"{figures.points(gains[name].test)}{unit}{_place(name, names)}")
-        best.append(_best_text(rows.where(task=name), leads[name]))
-        printed.append(_printed_text(run.printed, name))
-    adjusted = adjust_by_holm([leads[name] for name in names])
-    n_helped = sum(_is_higher(gains[name]) for name in names)
-    n_beaten = sum(_is_higher(lead) for lead in adjusted)
-    return (
-        f"**{_finding(n_helped, n_beaten, names)}** "
-        f"The document changes F1 by {figures.listed(changes)}. Without a language model, F1 "
-        f"reaches {figures.listed(best)} on the same rows. "
-        f"Printed for LLaMA2 13B with BiomedRAG: {figures.listed(printed)}."
-        f"{_tuned_sentence(rows, names)}"
-    )
-
-
-def _finding(n_helped: int, n_beaten: int, names: Sequence[str]) -> str:
-    """Say on how many data sets BiomedRAG helps, and on how many a floor is better than it."""
-    helps = "significantly raises" if n_helped else "does not significantly change"
-    beats = "the best" if n_beaten else "no"
-    return (
-        f"BiomedRAG's document {helps} the prompted model's F1{_on(n_helped, names)}; {beats} "
-        "method without a language model is significantly better than the prompted model with it"
-        f"{_on(n_beaten, names)}."
-    )
-
-
-def _tuned_sentence(rows: Outcomes, names: Sequence[str]) -> str:
-    tuned = []
-    for name in names:
-        scores = _tuned_scores(rows.where(task=name))
-        if scores:
-            tuned.append(f"{scores}{_place(name, names)}")
-    if not tuned:
-        return ""
-    return f" Without and with the document, a fine-tuned small model reaches {'; '.join(tuned)}."
-
-
-def _place(name: str, names: Sequence[str]) -> str:
-    return f" on **{name}**" if len(names) > 1 else ""
-
-
-def _is_higher(comparison: Comparison) -> bool:
-    return comparison.p < ALPHA and comparison.test.difference > 0
-
-
-def _compare_best(out: Outcomes, floors: Sequence[str]) -> Comparison:
-    """Compare the floor of the highest F1 with BiomedRAG."""
-    scores = {arm: out.score("f1", arm).value for arm in out.arms if arm in floors}
-    best = max(scores, key=scores.__getitem__)
-    return out.compare([(best, "biomedrag")], "f1")[0]
-
-
-def _best_text(out: Outcomes, lead: Comparison) -> str:
-    text = out.label(lead.first)
-    new = out.where(arm="pair_new")
-    if new.arms:
-        score = new.format_score("f1", "pair_new")
-        text += f"; {score} without the relations that the pair has in training"
-    return f"{figures.number(lead.scores[0].value)} ({text})"
-
-
-def _printed_text(printed: Published, name: str) -> str:
-    numbers = [number for number in printed_f1(printed, name) if ".llama2_br." in number.id]
-    return numbers[0].printed.replace("%", " %")
-
-
-def _tuned_scores(out: Outcomes) -> str:
-    """Return F1 of the fine-tuned arms without and with the document, if both can be parsed."""
-    tuned = out.where(arm=["lora", "lora_rag"])
-    if len(tuned.arms) < 2:
-        return ""
-    scores = []
-    for arm in tuned.arms:
-        is_parsed = tuned.where(arm=arm).frame.parsed.astype(bool)
-        if (~is_parsed).mean() > MAX_UNPARSED:
-            return ""
-        scores.append(figures.number(tuned.score("f1", arm).value))
-    return figures.listed(scores)
-
-
-def _on(n: int, names: Sequence[str]) -> str:
-    """Say on how many of several data sets something holds."""
-    if not n or len(names) == 1:
-        return ""
-    if n == len(names):
-        return f" on {'both' if n == 2 else f'all {figures.in_words(n)}'} data sets"
-    return f" on {figures.in_words(n)} of {figures.in_words(len(names))} data sets"

@@ -1,0 +1,103 @@
+"""Plot printed and rerun values side by side, one row per arm, in groups."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from evaluation import figures
+from evaluation.metrics import Score
+
+WIDTH = 7.4
+"""Width of the figure in inches."""
+ROW_HEIGHT = 0.32
+"""Height of a row in inches; the title of a group takes one, too."""
+MARGIN_HEIGHT = 0.6
+
+
+@dataclass(frozen=True)
+class Dumbbell:
+    """One row: a share as the paper prints it, and as this run finds it.
+
+    Attributes:
+        label: Name of the arm.
+        printed: The printed share; None if the paper has none.
+        score: The share of this run; None if it has none.
+        colour: Colour of the arm.
+    """
+
+    label: str
+    printed: float | None
+    score: Score | None
+    colour: str
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no value at all."""
+        return self.printed is None and self.score is None
+
+
+def plot(groups: Mapping[str, Sequence[Dumbbell]]) -> Figure:
+    """Draw a ring for the printed share, a dot for this run's, and its 95 % interval.
+
+    A thin line joins ring and dot.
+
+    Args:
+        groups: The rows of each group, from top to bottom.
+
+    Returns:
+        The figure. The caller closes it.
+    """
+    n_lines = len(groups) + sum(map(len, groups.values()))
+    figure, axes = plt.subplots(figsize=(WIDTH, ROW_HEIGHT * n_lines + MARGIN_HEIGHT))
+    labels = []
+    for title, rows in groups.items():
+        labels.append(title)
+        for row in rows:
+            _draw_row(axes, row, height=len(labels))
+            labels.append(row.label)
+    axes.set_yticks(range(n_lines), labels)
+    for label in axes.get_yticklabels():
+        if label.get_text() in groups:
+            label.set_fontweight("bold")
+    axes.set_ylim(n_lines - 0.4, -0.6)
+    axes.set_xlim(0, 1)
+    axes.xaxis.set_major_formatter(lambda value, _: figures.number(value, digits=0))
+    axes.grid(axis="x")
+    axes.tick_params(axis="y", length=0)
+    return figure
+
+
+def _draw_row(axes: Axes, row: Dumbbell, height: int) -> None:
+    if row.score is not None and row.printed is not None:
+        axes.hlines(height, row.score.value, row.printed, color=figures.INK, linewidth=0.7)
+    if row.score is not None:
+        axes.hlines(height, row.score.low, row.score.high, color=row.colour, linewidth=2.2)
+        axes.plot(row.score.value, height, "o", color=row.colour, markersize=7, clip_on=False)
+    if row.printed is not None:
+        axes.plot(
+            row.printed,
+            height,
+            "o",
+            markersize=7,
+            markerfacecolor="none",
+            markeredgecolor=row.colour,
+            markeredgewidth=1.6,
+            clip_on=False,
+        )
+
+
+def describe(groups: Mapping[str, Sequence[Dumbbell]]) -> str:
+    """Write the values of a plot as text, for readers who cannot see it."""
+    sentences = []
+    for title, rows in groups.items():
+        parts = []
+        for row in rows:
+            printed = f"printed {figures.number(row.printed)}" if row.printed is not None else ""
+            rerun = f"here {figures.number(row.score.value)}" if row.score is not None else ""
+            values = ", ".join(filter(None, (printed, rerun)))
+            parts.append(f"{row.label}: {values}")
+        sentences.append(f"{title}. {'; '.join(parts)}.")
+    return " ".join(sentences)

@@ -1,0 +1,297 @@
+"""The paper's own comparison: BiomedRAG's example, added to a fine-tuned or to a prompted model.
+
+Source: biomedrag.md, Tables 1 and 2, and the gains in the text of section 2.1.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pandas as pd
+
+from evaluation import dumbbell, figures
+from evaluation.dumbbell import Dumbbell
+from evaluation.metrics import ALPHA
+from evaluation.outcomes import Comparison, Outcomes, adjust_by_holm
+from evaluation.published import Published
+from evaluation.record import Run
+from papers.biomedrag.corpora import KEYS
+from papers.biomedrag.retriever import UNTAUGHT
+from papers.biomedrag.study import (
+    MAX_UNPARSED,
+    comparable,
+    printed_f1,
+)
+
+Gains = dict[str, Comparison]
+"""The test of two arms on each data set that both answered."""
+
+
+@dataclass(frozen=True)
+class Added:
+    """A way to use a language model, with and without BiomedRAG's example.
+
+    Attributes:
+        use: The way, in a word.
+        arms: The arms with and without the example.
+        rows: Rows of the paper's tables whose model is used in this way.
+    """
+
+    use: str
+    arms: tuple[str, str]
+    rows: tuple[str, ...]
+
+
+TUNED: Final = Added("fine-tuned", ("lora_rag", "lora"), ("llama2", "medllama"))
+PROMPTED: Final = Added("prompted", ("biomedrag", "zero_shot"), ("gpt4",))
+_MODELS: Final = {"llama2": "LLaMA2 13B", "medllama": "MedLLaMA 13B", "gpt4": "GPT-4"}
+_PLOTTED: Final = (
+    ("lora", "llama2", "Fine-tuned"),
+    ("lora_rag", "llama2_br", "Fine-tuned with BiomedRAG"),
+    ("zero_shot", "gpt4", "Prompted"),
+    ("biomedrag", "gpt4_br", "Prompted with BiomedRAG"),
+)
+"""The arms of the dumbbell plot, with the printed row beside each, and what readers see."""
+
+
+def gains(out: Outcomes, names: Sequence[str], arms: tuple[str, str]) -> Gains:
+    """Compare F1 of two arms on the rows of each data set that are compared with printed numbers.
+
+    Args:
+        out: The answers.
+        names: The data sets, one family of tests.
+        arms: The first arm is compared with the second.
+
+    Returns:
+        The comparisons of the data sets whose rows both arms have answered in a form that can be
+        parsed, with p adjusted by Holm over them.
+    """
+    tests: dict[str, Comparison] = {}
+    for name in names:
+        rows = comparable(out.where(source="rerun", task=name, arm=list(arms)))
+        if len(rows.arms) == len(arms) and _is_readable(rows):
+            tests[name] = rows.compare([arms], "f1")[0]
+    adjusted = adjust_by_holm(list(tests.values()))
+    return dict(zip(tests, adjusted, strict=True))
+
+
+def _is_readable(rows: Outcomes) -> bool:
+    """Whether no fine-tuned arm has more unparsed answers than `MAX_UNPARSED`."""
+    tuned = rows.frame[rows.frame.arm.str.startswith("lora")]
+    unparsed = 1 - tuned.groupby("arm").parsed.mean().astype(float)
+    return not (unparsed > MAX_UNPARSED).any()
+
+
+def is_higher(comparison: Comparison) -> bool:
+    """Whether the first arm is significantly better."""
+    return comparison.p < ALPHA and comparison.test.difference > 0
+
+
+def is_lower(comparison: Comparison) -> bool:
+    """Whether the first arm is significantly worse."""
+    return comparison.p < ALPHA and comparison.test.difference < 0
+
+
+def summary(run: Run, out: Outcomes, names: Sequence[str]) -> str:
+    """Write the page's answer: what the example adds to a fine-tuned model, and to a prompted one.
+
+    Without fine-tuned arms, the answer is about the prompted model alone.
+
+    Args:
+        run: The run.
+        out: The answers.
+        names: The data sets.
+    """
+    prompted = gains(out, names, PROMPTED.arms)
+    tuned = gains(out, names, TUNED.arms)
+    if not (tuned or prompted):
+        return UNTAUGHT
+    first, used = (tuned, TUNED) if tuned else (prompted, PROMPTED)
+    model = _model(out, used.arms[0])
+    changes = [
+        f"{figures.points(comparison.test)}{' points' * (not i)}{_place(name, names)}"
+        for i, (name, comparison) in enumerate(first.items())
+    ]
+    text = (
+        f"**{used.use.capitalize()} with BiomedRAG's example, {model} {_outcome(first)}.** "
+        f"With minus without the example, F1 changes by {figures.listed(changes)}"
+        f"{_printed_text(run.printed, list(first), used)}"
+    )
+    if not tuned or not prompted:
+        return f"{text}."
+    return f"{text}, while {_model(out, PROMPTED.arms[0])}, prompted, {_outcome(prompted)}."
+
+
+def _model(out: Outcomes, arm: str) -> str:
+    return str(out.where(source="rerun", arm=arm).frame.model.iloc[0])
+
+
+def _outcome(tests: Gains) -> str:
+    """Say on which data sets a model with the example is significantly better or worse."""
+    higher = [name for name, comparison in tests.items() if is_higher(comparison)]
+    lower = [name for name, comparison in tests.items() if is_lower(comparison)]
+    parts = []
+    if higher:
+        parts.append(f"higher on {_listed(higher, tests)}")
+    if lower:
+        parts.append(f"lower on {_listed(lower, tests)}")
+    if not parts:
+        return "does not score significantly higher or lower than without it"
+    return f"scores significantly {' and '.join(parts)} than without it"
+
+
+def _listed(names: Sequence[str], tests: Gains) -> str:
+    if len(names) < len(tests) or len(names) == 1:
+        return figures.listed(names)
+    return f"{'both' if len(names) == 2 else f'all {figures.in_words(len(names))}'} data sets"
+
+
+def _place(name: str, names: Sequence[str]) -> str:
+    return f" on {name}" if len(names) > 1 else ""
+
+
+def _printed_text(printed: Published, names: Sequence[str], used: Added) -> str:
+    """Say which gains the paper prints for the first of its models that is used in this way."""
+    row = used.rows[0]
+    found = [printed_gain(printed, name, row) for name in names]
+    values = [value for value in found if value]
+    if not values:
+        return ""
+    return f" (printed for {_MODELS[row]}: {figures.listed(values)})"
+
+
+def printed_gain(printed: Published, name: str, row: str) -> str:
+    """Return the points that the paper says BiomedRAG adds to a model; empty if it says none."""
+    number = f"biomedrag.text.gain.{KEYS[name]}_{row}"
+    numerals = [entry.printed for entry in printed.numbers if entry.id == number]
+    return f"+{numerals[0]}" if numerals else ""
+
+
+def table(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]) -> figures.Html:
+    """Show each comparison of BiomedRAG on each data set, tested, with the printed gains beside it.
+
+    Args:
+        run: The run.
+        out: The answers.
+        names: The data sets.
+        floors: Arms without a language model, of which the best is compared.
+    """
+    rows: list[dict[str, Any]] = []
+    for added in (TUNED, PROMPTED):
+        what = f"{added.use}: with minus without the example"
+        for name, comparison in gains(out, names, added.arms).items():
+            printed = _printed_gains(run.printed, name, added)
+            model = _model(out.where(task=name), comparison.first)
+            rows.append(_row(name, what, comparison, printed, model))
+            rows += _rows_of_all(out, name, what, comparison, model)
+    for what, tests in _other_tests(out, names, floors):
+        for name, comparison in tests.items():
+            model = _model(out.where(task=name), comparison.first)
+            rows.append(_row(name, what, comparison, "", model))
+    caption = (
+        "F1 with BiomedRAG's example against F1 without it, and against other examples; p by Holm "
+        "over the data sets of a comparison"
+    )
+    return figures.table(pd.DataFrame(rows), caption, sample=out.sample)
+
+
+def _other_tests(
+    out: Outcomes, names: Sequence[str], floors: Sequence[str]
+) -> Iterator[tuple[str, Gains]]:
+    """Yield what else BiomedRAG is compared with, and the tests."""
+    for arm in out.arms:
+        if arm.startswith("lora_knn"):
+            yield f"BiomedRAG minus {out.label(arm)}", gains(out, names, ("lora_rag", arm))
+    yield "prompted: BiomedRAG minus RA-KNN", gains(out, names, ("biomedrag", "knn"))
+    yield "prompted: trained scorer minus cosine", gains(out, names, ("biomedrag", "cosine"))
+    yield (
+        "prompted BiomedRAG minus the best method without a language model",
+        best_floors(out, names, floors),
+    )
+
+
+def best_floors(out: Outcomes, names: Sequence[str], floors: Sequence[str]) -> Gains:
+    """Compare the prompted model with BiomedRAG with the best arm without a language model."""
+    tests: dict[str, Comparison] = {}
+    for name in names:
+        rows = comparable(out.where(source="rerun", task=name))
+        if "biomedrag" not in rows.arms:
+            continue
+        rows = rows.where(unit=[*rows.where(arm="biomedrag").frame.unit])
+        scores = {arm: rows.score("f1", arm).value for arm in rows.arms if arm in floors}
+        if scores:
+            best = max(scores, key=scores.__getitem__)
+            tests[name] = rows.compare([("biomedrag", best)], "f1")[0]
+    adjusted = adjust_by_holm(list(tests.values()))
+    return dict(zip(tests, adjusted, strict=True))
+
+
+def _printed_gains(printed: Published, name: str, added: Added) -> str:
+    found = {row: printed_gain(printed, name, row) for row in added.rows}
+    return "; ".join(f"{value} ({_MODELS[row]})" for row, value in found.items() if value)
+
+
+def _rows_of_all(
+    out: Outcomes, name: str, what: str, comparison: Comparison, model: str
+) -> list[dict[str, Any]]:
+    """Return the line of all rows of a data set, if not all are compared with printed numbers."""
+    arms = (comparison.first, comparison.second)
+    rows = out.where(source="rerun", task=name, arm=list(arms))
+    n_compared = comparable(rows).frame.unit.nunique()
+    if n_compared == rows.frame.unit.nunique():
+        return []
+    all_rows = rows.compare([arms], "f1")[0]
+    return [_row(f"{name}, all test rows", what, all_rows, "", model)]
+
+
+def _row(name: str, what: str, comparison: Comparison, printed: str, model: str) -> dict[str, Any]:
+    with_example, without = comparison.scores
+    return {
+        "data": name,
+        "compared": what,
+        "model": model,
+        "n": comparison.test.n,
+        "first F1": figures.score_text(with_example),
+        "second F1": figures.score_text(without),
+        "difference in points": figures.points(comparison.test),
+        "p (Holm)": figures.p_text(comparison.p),
+        "printed difference": printed,
+    }
+
+
+def plot(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]) -> figures.Picture:
+    """Draw printed and rerun F1 of the models without and with BiomedRAG, and the best floor.
+
+    Args:
+        run: The run.
+        out: The answers.
+        names: The data sets.
+        floors: Arms without a language model, of which the best is shown.
+    """
+    groups: dict[str, list[Dumbbell]] = {}
+    best = best_floors(out, names, floors)
+    for name in names:
+        rows = comparable(out.where(source="rerun", task=name))
+        printed = {n.id.split(".")[2]: n.value for n in printed_f1(run.printed, name)}
+        lines = []
+        for arm, row, label in _PLOTTED:
+            lines.append(_dumbbell(rows, arm, label, printed.get(row)))
+        if name in best:
+            arm = best[name].second
+            lines.append(_dumbbell(rows, arm, rows.label(arm), None))
+        groups[name] = [line for line in lines if not line.is_empty]
+    caption = (
+        "F1 as printed (ring: LLaMA2 13B if fine-tuned, GPT-4 if prompted) and in this run (dot, "
+        "with its 95 % interval by text); further right is better"
+    )
+    drawing = dumbbell.plot(groups)
+    alt = dumbbell.describe(groups)
+    return figures.figure(drawing, alt=alt, caption=caption, sample=out.sample)
+
+
+def _dumbbell(rows: Outcomes, arm: str, label: str, printed: float | None) -> Dumbbell:
+    colour = rows.colours.get(arm, figures.HUES["grey"])
+    if arm not in rows.arms_with("f1"):
+        return Dumbbell(label, printed, None, colour)
+    score = rows.score("f1", arm)
+    return Dumbbell(f"{label}, n = {score.n:,}", printed, score, colour)
