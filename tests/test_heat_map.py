@@ -1,0 +1,26 @@
+"""A heat map shows each arm and group once, and says so to who cannot see it."""
+
+from evaluation import figures
+from evaluation.answers import Answer
+from evaluation.heat_map import heat_map
+from evaluation.outcomes import Outcomes
+
+
+def answer(arm: str, unit: str, kind: str, f1: float) -> Answer:
+    return Answer(
+        arm=arm, unit=unit, cluster=unit, strata={"kind": kind}, measures={"f1": (f1, 1.0)}
+    )
+
+
+def test_each_cell_has_its_score_and_interval_and_an_arm_without_rows_has_none() -> None:
+    figures.use_style()
+    rows = [answer("graph", f"a{n}", "one hop", n % 2) for n in range(10)]
+    rows += [answer("graph", f"b{n}", "two hops", 1.0) for n in range(4)]
+    rows += [answer("text", f"a{n}", "one hop", 0.0) for n in range(10)]
+    out = Outcomes(rows, labels={"graph": "The graph"}, draws=100)
+    picture = heat_map(out, "f1", "F1 by kind.", by="kind")
+    assert "The graph: one hop 50.0 %, two hops 100.0 %; text: one hop 0.0 %" in picture.html
+    for text in ("one hop<", "n = 10<", "two hops<", ">50 %<", ">100 %<", ">[0, 0]<"):
+        assert text in picture.svg.replace("\xa0", " "), text
+    assert picture.svg.count("[") - picture.svg.count("CDATA[") == 3
+    assert "brackets hold 95 % intervals" in picture.html
