@@ -46,9 +46,9 @@ def heat_map(rows: Outcomes, measure: str, caption: str, *, by: str) -> figures.
     """Draw the score of each arm in each group of units.
 
     Args:
-        rows: The answers.
+        rows: Answers of several arms, with the stratum.
         measure: A share, such as `f1`.
-        caption: Caption of the figure.
+        caption: A sentence; how to read the cells is added.
         by: The stratum that divides the units.
 
     Returns:
