@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from math import inf
 from numbers import Real
@@ -237,7 +237,7 @@ class Run:
                     f"{arm} gave {len(replies)} answers to {len(units)} units; "
                     "one for each is needed."
                 )
-            for reply, unit in zip(replies, units, strict=True):
+            for reply, unit in zip(_alike(replies), units, strict=True):
                 row_model = model if reply.requests else reply.model
                 rows.append(
                     make_row(reply, unit, arm=arm, run=self.profile, model=row_model, split=split)
@@ -536,6 +536,20 @@ class Run:
         _check_range(number, value)
         self._values[kind, number_id] = value
         self._reasons.pop((kind, number_id), None)
+
+
+def _alike(replies: Sequence[Answer]) -> list[Answer]:
+    """Drop the probability of YES where it is known of some answers of an arm alone.
+
+    An AUC of those answers, such as the ones without a thought, would not be that of the arm.
+    """
+    if all("p_yes" in reply.measures for reply in replies):
+        return list(replies)
+    alike = []
+    for reply in replies:
+        measures = {name: ratio for name, ratio in reply.measures.items() if name != "p_yes"}
+        alike.append(replace(reply, measures=measures))
+    return alike
 
 
 def _check_parameters(parameters: Mapping[str, Json]) -> None:

@@ -40,7 +40,7 @@ from resources import engines
 from resources.download import DataError
 from resources.engine_install import EngineError
 from resources.engines import Adapter
-from resources.services import LlmEndpoint, ServiceError, llm_endpoint
+from resources.services import LlmEndpoint, ServiceError, llm_endpoint, why_not_served
 from resources.settings import NOTEBOOKS, settings
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "Reply",
     "Usage",
     "connect",
+    "why_not_served",
 ]
 
 

@@ -22,6 +22,7 @@ from rich.table import Table
 
 from resources import datasets, engine_install, network, parameters, registry, services
 from resources.engine_install import GIB
+from resources.llm_servers import llm_servers
 from resources.settings import (
     BUILD,
     NOTEBOOKS,
@@ -131,11 +132,50 @@ def _llm() -> tuple[str, str]:
 
 def _parameters() -> list[dict[str, Any]]:
     """Return what this profile gives each notebook, its own defaults included."""
-    paths = sorted(NOTEBOOKS.glob("*.ipynb"))
     return [
         parameters.declared(path) | parameters.parameters(path.stem, settings().profile)
-        for path in paths
+        for path in _notebooks()
     ]
+
+
+def _notebooks() -> list[Path]:
+    return sorted(NOTEBOOKS.glob("*.ipynb"))
+
+
+ROLES = {
+    "llm_model": "answerer",
+    "second_model": "second",
+    "larger_model": "larger",
+    "small_model": "small",
+    "judge_model": "judge",
+    "teacher_model": "teacher",
+}
+"""Parameters that name a language model, and what the model does."""
+
+
+def _models_by_role() -> dict[tuple[str, str], list[str]]:
+    """Return the notebooks in which each model of this profile has each role."""
+    models: dict[tuple[str, str], list[str]] = {}
+    for path, values in zip(_notebooks(), _parameters(), strict=True):
+        for name, role in ROLES.items():
+            if values.get(name):
+                models.setdefault((role, values[name]), []).append(path.stem[:2])
+        if base := values.get("finetune", {}).get("base"):
+            models.setdefault(("fine-tuned", base), []).append(path.stem[:2])
+    return models
+
+
+def _roles() -> list[Finding]:
+    """Return whether each language model of this profile is served, by its role."""
+    found = []
+    for (role, model), notebooks in _models_by_role().items():
+        why = services.why_not_served(model, exact=role != "answerer")
+        uses = f"{model}, in {', '.join(notebooks)}"
+        if not why:
+            uses += ": served" if llm_servers() else ": by the embedded engine"
+        hint = f"not run: {hide_secrets(why)}" if why else ""
+        found.append(Finding(f"role: {role}", hide_secrets(uses), hint))
+    return found
 
 
 def _encoders() -> tuple[str, str]:
@@ -177,10 +217,8 @@ def _adapter_bases() -> set[str]:
 
 def _adapters_of_server(uses: str, bases: set[str], base_url: str) -> tuple[str, str]:
     """Return `uses` and what the reader's own server lacks of these models and their adapters."""
-    api_key = settings().llm_api_key
-    key = api_key.get_secret_value() if api_key else "none"
     try:
-        cards = services.served(base_url, key)
+        cards = services.served(llm_servers()[0])
     except services.ServiceError as error:
         return uses, str(error)
     served = {card["id"] for card in cards}
@@ -274,6 +312,8 @@ def findings() -> list[Finding]:
         except PublicError as error:
             uses, hint = "cannot be told", str(error)
         found.append(Finding(*hide_secrets([name, uses, hint])))
+        if name == "LLM":
+            found += _roles()
     return found
 
 

@@ -22,9 +22,11 @@ import psutil
 from resources import engines, graph_engine, supervisor
 from resources.engine_install import EMBEDDED_MODELS, GIB, choose_engine
 from resources.engines import Adapter, Launch
+from resources.llm_servers import LlmServer, llm_servers
 from resources.network import http_client, is_loopback
 from resources.settings import (
     BUILD,
+    PublicError,
     Settings,
     SettingsError,
     hide_secrets,
@@ -180,12 +182,32 @@ def llm_endpoint(
         model = user_settings.llm_model or model
     if not start and user_settings.answers == "stored-only":
         return _stored_llm(model, adapters)
-    if user_settings.llm_base_url:
-        return _named_llm(user_settings.llm_base_url, model, adapters, exact=exact)
+    servers = llm_servers()
+    if user_settings.llm_base_url or _is_served(servers, model):
+        return _named_llm(servers, model, adapters, exact=exact)
     if user_settings.answers == "collect":
         # a batch will answer, by a model that is known by its name alone
         return LlmEndpoint("", model, "", "vllm", "", "", 0, 64)
     return _embedded_llm(model, adapters, start=start)
+
+
+def why_not_served(model: str, *, exact: bool = True) -> str:
+    """Say why a model cannot be asked; empty if it can.
+
+    Args:
+        model: The model; an empty name is not served.
+        exact: Whether only that very model will do, whatever `LLM_MODEL` says.
+    """
+    if not model:
+        return "This profile names no model for it."
+    name = model if exact else settings().llm_model or model
+    if not llm_servers() and name not in EMBEDDED_MODELS:
+        return f"No server is named that serves {name}. Set LLM_BASE_URL or LLM_SERVERS."
+    try:
+        llm_endpoint(model, exact=exact, start=False)
+    except PublicError as error:
+        return str(error)
+    return ""
 
 
 def _embedded_llm(model: str, adapters: Sequence[Adapter], *, start: bool) -> LlmEndpoint:
@@ -215,44 +237,43 @@ def _llm_folder(user_settings: Settings, model: str, adapters: Sequence[Adapter]
 
 def _stored_llm(model: str, adapters: Sequence[Adapter]) -> LlmEndpoint:
     """What names the stored replies of a model: no server is asked and no engine is needed."""
-    if settings().llm_base_url:
+    if settings().llm_base_url or any(model in server.models for server in llm_servers()):
         return LlmEndpoint("", model, "", "openai", "", "", 0, concurrency=1)
     card = engines.llm_card(choose_engine(model)[0], model, adapters)
     return LlmEndpoint(**card | {"model_sha256": engines.original_sha256(model)})
 
 
-def served(base_url: str, api_key: str) -> list[dict[str, Any]]:
+def served(server: LlmServer) -> list[dict[str, Any]]:
     """Return the models that an OpenAI-compatible server lists, as it describes them.
 
     Raises:
         ServiceError: The server cannot be reached, refuses the key or lists no model.
     """
+    named = f"{server.source}={server.url}"
     try:
-        answer = _get(f"{base_url}/models", api_key)
+        answer = _get(f"{server.url}/models", server.api_key)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         problem = "cannot be reached"
         if isinstance(error, httpx.ReadTimeout):
             problem = f"did not answer within {ANSWER:.0f} s"
         why = str(error) or type(error).__name__
         raise ServiceError(
-            f"LLM_BASE_URL={base_url} {problem} ({why}). Start it or correct LLM_BASE_URL, or "
-            "unset LLM_BASE_URL to use the embedded engine."
+            f"{named} {problem} ({why}). Start it or correct {server.source}, or unset "
+            f"{server.source} to use the embedded engine."
         ) from None
     if answer.status_code in (401, 403):
-        raise ServiceError(
-            f"LLM_BASE_URL={base_url} refused the key (HTTP {answer.status_code}). Set LLM_API_KEY."
-        )
+        raise ServiceError(f"{named} refused the key (HTTP {answer.status_code}). Set LLM_API_KEY.")
     try:
         cards = _model_cards(answer.raise_for_status().json())
     except (httpx.HTTPStatusError, ValueError, RecursionError):
         raise ServiceError(
-            f"LLM_BASE_URL={base_url} answered /models with HTTP {answer.status_code} and no list "
+            f"{named} answered /models with HTTP {answer.status_code} and no list "
             "of models. It should be the root of an OpenAI-compatible API, such as .../v1."
         ) from None
     if not cards:
         raise ServiceError(
-            f"LLM_BASE_URL={base_url} has no model. Load one there, or unset LLM_BASE_URL to use "
-            "the embedded engine."
+            f"{named} has no model. Load one there, or unset {server.source} to use the embedded "
+            "engine."
         )
     return cards
 
@@ -289,19 +310,49 @@ def _get(url: str, api_key: str) -> httpx.Response:
         return client.get(url, headers=headers)
 
 
+def _is_served(servers: Sequence[LlmServer], model: str) -> bool:
+    """Whether one of the servers, which may be away, serves a model."""
+    for server in servers:
+        with contextlib.suppress(ServiceError):
+            if server.takes(model) and model in {card["id"] for card in served(server)}:
+                return True
+    return False
+
+
 def _named_llm(
-    base_url: str, model: str, adapters: Sequence[Adapter], *, exact: bool
+    servers: Sequence[LlmServer], model: str, adapters: Sequence[Adapter], *, exact: bool
 ) -> LlmEndpoint:
-    """Return the endpoint of a server that `LLM_BASE_URL` names."""
-    secret = settings().llm_api_key
-    api_key = secret.get_secret_value() if secret else "none"
-    cards = {card["id"]: card for card in served(base_url, api_key)}
-    if model not in cards:
-        hint = "Set LLM_MODEL to one of them"
-        if exact:
-            hint = "This step needs that very model, whatever LLM_MODEL says: serve it there too"
-        has = ", ".join(cards) or "none"
-        raise ServiceError(f"{base_url} does not serve {model!r}. It has: {has}. {hint}.")
+    """Return the endpoint of the first of the named servers that serves a model."""
+    problems = []
+    for server in servers:
+        if not server.takes(model):
+            continue
+        try:
+            cards = {card["id"]: card for card in served(server)}
+        except ServiceError as error:
+            problems.append(str(error))
+            continue
+        if model in cards:
+            return _endpoint_at(server, model, cards, adapters)
+        problems.append(
+            f"{server.url} does not serve {model!r}. It has: {', '.join(cards) or 'none'}."
+        )
+    if len(problems) == 1 and "does not serve" not in problems[0]:
+        raise ServiceError(problems[0])
+    hint = "Set LLM_MODEL to one of them"
+    if exact:
+        hint = "This step needs that very model, whatever LLM_MODEL says: serve it there too"
+    raise ServiceError(" ".join([*problems, f"{hint}."]))
+
+
+def _endpoint_at(
+    server: LlmServer,
+    model: str,
+    cards: Mapping[str, dict[str, Any]],
+    adapters: Sequence[Adapter],
+) -> LlmEndpoint:
+    """Return the endpoint of a model that a server serves, as it describes itself."""
+    base_url, api_key = server.url, server.api_key
     _require_adapters(base_url, cards, adapters)
     card = cards[model]
     owner = card.get("owned_by")

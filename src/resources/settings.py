@@ -110,7 +110,7 @@ def _known_secrets() -> re.Pattern[str] | None:
     except SettingsError:  # about to be reported; its only secrets are in the environment
         own_values = []
     secrets = {value.get_secret_value() for value in own_values if isinstance(value, SecretStr)}
-    secrets |= _secrets_of_environment()
+    secrets |= _secrets_of_environment() | _secrets_of_env_file()
     for value in (*own_values, *os.environ.values()):
         if isinstance(value, str) and "://" in value:
             secrets |= _secrets_of_address(value)
@@ -123,6 +123,19 @@ def _known_secrets() -> re.Pattern[str] | None:
 def _secrets_of_environment() -> set[str]:
     secrets = set[str]()
     for name, value in os.environ.items():
+        if SECRET_NAME.search(name) and len(value) >= LONG:
+            secrets.add(value)
+    return secrets
+
+
+def _secrets_of_env_file() -> set[str]:
+    """Return what `.env` names like a secret, such as the keys of further servers."""
+    try:
+        values = read_env_file(ENV_FILE)
+    except EnvFileError:  # about to be reported
+        return set()
+    secrets = set[str]()
+    for name, value in values.items():
         if SECRET_NAME.search(name) and len(value) >= LONG:
             secrets.add(value)
     return secrets
@@ -230,6 +243,10 @@ class Settings(BaseSettings):
     )
     llm_model: str | None = Field(None, description="the model to ask for; unset: the profile's")
     llm_api_key: SecretStr | None = Field(None, description="the server's key, if it asks for one")
+    llm_servers: str | None = Field(
+        None,
+        description="a YAML file of further servers, for models that LLM_BASE_URL does not serve",
+    )
     llm_engine: Literal["auto", "vllm", "llamacpp"] = Field(
         "auto", description="the embedded engine"
     )

@@ -12,11 +12,11 @@ from itertools import product
 import numpy as np
 
 from evaluation import figures
-from evaluation.answers import Answer, Item, Measures, PlainUnit
+from evaluation.answers import NOT_RUN, Answer, Item, Measures, PlainUnit
 from evaluation.metrics import Score, set_scores
 from evaluation.outcomes import Comparison, Outcomes
 from evaluation.similarity import text_cosines
-from helpers.completions import Choice, Reply
+from helpers.completions import CapabilityError, Choice, Reply
 from helpers.llm import LLM
 from helpers.vectors import Encoder
 from papers.drug_interactions.answering import (
@@ -389,12 +389,16 @@ def rate(
 
     Returns:
         The rows with ratings, those of other units last, and a row of the judge for each rated one.
+        The rows are as they were if the judge's server cannot constrain its reply.
     """
     to_rate = [row for row in rows if row.unit in units]
     not_rated = [row for row in rows if row.unit not in units]
     order = np.random.default_rng(seed).permutation(len(to_rate)).tolist()
     prompts = [_judge_row_prompt(to_rate[position]) for position in order]
-    choices = llm.choose_many(prompts, CHOICES, label="judge")
+    try:
+        choices = llm.choose_many(prompts, CHOICES, label="judge")
+    except CapabilityError as error:
+        return list(rows), [_not_judged(row, str(error), llm.endpoint.model) for row in to_rate]
     choice_at = dict(zip(order, choices, strict=True))
     rated, judgements = [], []
     for position, row in enumerate(to_rate):
@@ -441,6 +445,19 @@ def _judgement(row: Answer, choice: Choice, correctness: int, judge: str) -> Ans
         measures["passed"] = correctness >= PASS
     gold = "YES" if is_exact else "NO"
     return replace(judgement, gold=gold, measures=_means(measures))
+
+
+def _not_judged(row: Answer, why: str, judge: str) -> Answer:
+    """Make the row of a judge that was not run."""
+    return Answer(
+        arm="judge",
+        unit=row.unit,
+        run=row.run,
+        model=judge,
+        task="judge",
+        judged_arm=row.arm,
+        strata={NOT_RUN: why},
+    )
 
 
 def judge_auc(judgements: Outcomes) -> Score | None:

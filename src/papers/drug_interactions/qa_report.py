@@ -179,7 +179,7 @@ def _table_two_row(
         row[f"printed, {size.upper()}"] = _printed_rating(run.printed, arm, size)
     for model in models:
         own_answers = answers.where(model=model)
-        row[f"rating, {model}"] = "judge at chance"
+        row[f"rating, {model}"] = "not rated" if truth is None else "judge at chance"
         if is_useful(truth):
             row[f"rating, {model}"] = own_answers.where(task="medquad").score("rating")
         row[f"F1, {model}"] = own_answers.where(task="known").score("f1")

@@ -40,6 +40,9 @@ def worth(outcomes: Outcomes, truth: Score | None) -> str:
         outcomes: The rows of the judge.
         truth: Its AUC, right answers against wrong; None if there are not both.
     """
+    why_not_run = outcomes.why_not_run("judge")
+    if why_not_run:
+        return f"the judge was not run: {why_not_run}"
     if truth is None:
         return (
             "whether the judge tells right from wrong is unknown, as the answers are all right or "

@@ -27,6 +27,7 @@ from papers.qa_rag.data import Data, QaRagDataError, Question, words
 from papers.qa_rag.retrieval import Query, QueryWriter
 from rag.prompts import Message, user_message
 from resources import lora, services
+from resources.llm_servers import LlmServer
 from resources.lora import Pair, TrainingLog
 from resources.settings import settings as user_settings
 
@@ -204,7 +205,7 @@ def check_server(base: str, split_names: Iterable[str]) -> None:
     if not user_settings().llm_base_url:
         return
     server = services.llm_endpoint(base, exact=True)
-    served = [model["id"] for model in services.served(server.base_url, server.api_key)]
+    served = [model["id"] for model in services.served(LlmServer(server.base_url, server.api_key))]
     missing = []
     for split in split_names:
         prefix = f"{ADAPTER}{split}-"

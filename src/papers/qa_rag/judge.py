@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from evaluation import decisions, figures
-from evaluation.answers import Answer, Item, PlainUnit
+from evaluation.answers import Answer, Item, NotRunError, PlainUnit
 from evaluation.outcomes import Outcomes
 from evaluation.record import Run
 from helpers.completions import Choice
@@ -276,8 +276,11 @@ def unfit(outcomes: Outcomes, measure: str, judge: str) -> str:
     Returns:
         The reason; empty if the judge is fit.
     """
-    sensitivity = outcomes.score("sensitivity", CHECKED_BY[measure])
-    specificity = outcomes.score("specificity", CHECKED_BY[measure])
+    try:
+        sensitivity = outcomes.score("sensitivity", CHECKED_BY[measure])
+        specificity = outcomes.score("specificity", CHECKED_BY[measure])
+    except NotRunError as error:
+        return str(error)
     verdicts = {decisions.above(sensitivity, 0.5), decisions.above(specificity, 0.5)}
     if verdicts == {"agrees"}:
         return ""

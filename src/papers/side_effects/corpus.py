@@ -86,11 +86,15 @@ def yes_no_answer(
         reply: The reply of the LLM; None for an arm without one.
 
     Returns:
-        The answer with the measures ``p_yes`` and, if the arm retrieves, ``handed``.
+        The answer with the measures ``p_yes``, unless the reply came without log-probabilities
+        of an answer's first token, and ``handed``, if the arm retrieves.
     """
+    measures = {}
+    has_probability = reply is None or bool(reply.first_token) or reply.status == "overflow"
     if p_yes is None:
         p_yes = UNKNOWN_PROBABILITY if label is None else float(label)
-    measures = {"p_yes": (p_yes, 1.0)}
+    if has_probability:
+        measures["p_yes"] = (p_yes, 1.0)
     if found is not None:
         measures["handed"] = (float(found), 1.0)
     predicted = None if label is None else LABEL_WORDS[label]

@@ -102,7 +102,7 @@ def report_tables(
                 score = released.where(model=paper_name).score("accuracy", arm)
                 run.rescored(number.id, score, source=number.rescore_from[0])
             if served:
-                run.rerun(number.id, own_rows.score("accuracy", arm), model=served)
+                run.rerun_of(number.id, own_rows.where(arm=arm), "accuracy", model=served)
     for arm in ARMS:
         _report_difference(run, outcomes.where(arm=arm), arm, model, second_model)
     _report_missing(run, second_model, why_one_model)
