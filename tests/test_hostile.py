@@ -55,7 +55,6 @@ from helpers.llm import Usage
 from helpers.requests import Store
 from papers.across_papers.questions import KindQuestion
 from papers.qa_rag import judge
-from papers.side_effects import ask as ask_graph
 from publish import (
     advice as advice_page,
     board_tables,
@@ -68,7 +67,7 @@ from publish import (
     staged_notebooks,
     viewer,
 )
-from rag.names import Normalised
+from rag.system_answer import Evidence, SystemAnswer
 from resources import settings
 from resources.datasets import Located
 
@@ -177,11 +176,16 @@ def prompt_box(text: str) -> str:
     return figures.prompt_box([{"role": text, "content": text}], answer=text, caption=text).html
 
 
-def from_graph(text: str) -> str:
-    name = Normalised("drug", text, text, 1, (text,))
-    rows = [{"drug": text}]
-    return ask_graph.Answer(
-        text, "effects", (name,), text, {"a": text}, rows, None, text
+def from_a_system(text: str) -> str:
+    """The answer of a system to a question, with all that it rests on."""
+    return SystemAnswer(
+        text,
+        text,
+        evidence=(Evidence(text, text),),
+        citations=(text,),
+        statement=text,
+        parameters={"a": text},
+        notes=(text,),
     )._repr_html_()
 
 
@@ -311,7 +315,7 @@ DIRECT: dict[str, Callable[[str], str]] = {
     "publish.pieces.digits": pieces.digits,
     "publish.pieces.link_to": lambda text: pieces.link_to("01_x", text),
     "qa_rag.judge.report": of_a_judge,
-    "side_effects.ask.show": from_graph,
+    "rag.system_answer": from_a_system,
 }
 OF_A_RECORD = {
     "publish.pieces.findings",

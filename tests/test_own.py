@@ -235,8 +235,8 @@ def test_the_questions_are_balanced_and_true_to_the_table(
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"drug,effect\na,b\n", "side_effect is missing among: drug, effect"),
-        (b"drug,side_effect\na,b\n ,c\n", "line 3 lacks a name"),
+        (b"drug,dose\na,b\n", "'effect' is needed; none was found among: drug, dose"),
+        (b"drug,side_effect\na,b\n ,c\n", "row 3 lacks a name"),
         (b"drug,side_effect\n", "it has no row"),
         (b"", "No columns"),
         ("drug,side_effect\nmat\xe9,b\n".encode("latin-1"), r"byte 21 \(0xe9\).* UTF-8"),

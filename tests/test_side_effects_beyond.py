@@ -147,7 +147,7 @@ def test_every_question_can_be_answered_and_names_what_its_query_needs(facts):
         assert 1 <= len(question.answer) <= sq.LARGEST
         assert "{" not in question.text
         assert (
-            sq.read_parameters(question.form, question.text, facts.vocabulary)
+            sq.read_parameters(question.form.cypher, question.text, facts.vocabulary)
             == question.parameters
         )
 
@@ -155,7 +155,7 @@ def test_every_question_can_be_answered_and_names_what_its_query_needs(facts):
 def test_a_question_that_lacks_a_name_gives_no_parameters(facts):
     form = next(form for form in sq.FORMS if form.name == "compare_shared")
     with pytest.raises(LookupError):
-        sq.read_parameters(form, "Which side effects does aspirin have?", facts.vocabulary)
+        sq.read_parameters(form.cypher, "Which side effects does aspirin have?", facts.vocabulary)
 
 
 def test_more_questions_than_the_data_give_are_refused(facts):

@@ -38,15 +38,15 @@ def test_a_row_has_the_number_that_a_reader_of_the_file_sees(tmp_path: Path) -> 
 
 def test_columns_are_found_by_name_or_named() -> None:
     table = pd.DataFrame([["a", "b", "c"]], columns=["Drug-Name", "PT", "event"])
-    assert find_column(table, "", {"drug", "drug name"}, "--drug-column") == "Drug-Name"
-    assert find_column(table, "event", {"pt"}, "--effect-column") == "event"
-    assert find_column(table, "", {"organ"}, "", needed=False) == ""
+    assert find_column(table, "", ["drug", "drug name"], "--drug-column") == "Drug-Name"
+    assert find_column(table, "event", ["pt"], "--effect-column") == "event"
+    assert find_column(table, "", ["organ"], "", needed=False) == ""
     with pytest.raises(TextError, match=r"several columns fit: PT, event.*--effect-column"):
-        find_column(table, "", {"pt", "event"}, "--effect-column")
+        find_column(table, "", ["pt", "event"], "--effect-column")
     with pytest.raises(TextError, match=r"no column 'x' among: Drug-Name, PT, event"):
-        find_column(table, "x", {"pt"}, "--effect-column")
+        find_column(table, "x", ["pt"], "--effect-column")
     with pytest.raises(TextError, match="'dose' is needed; none was found among: Drug-Name"):
-        find_column(table, "", {"dose"}, "--dose-column")
+        find_column(table, "", ["dose"], "--dose-column")
 
 
 @pytest.mark.parametrize(

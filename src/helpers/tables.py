@@ -3,7 +3,7 @@
 import io
 import re
 import zipfile
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -70,16 +70,18 @@ def _read_workbook(path: Path) -> pd.DataFrame:
 
 
 def find_column(
-    table: pd.DataFrame, chosen: str, names: Collection[str], option: str, *, needed: bool = True
+    table: pd.DataFrame, chosen: str, names: Sequence[str], option: str, *, needed: bool = True
 ) -> str:
     """Find the column of a table that holds one kind of value.
 
     Args:
         table: What `read_table` returns.
         chosen: The column that the user names; empty to find it.
-        names: Names that such a column may have, in lower case with single spaces.
+        names: Names that such a column may have, in lower case with single spaces; an error
+            shows the first.
         option: How the user can name the column, such as ``--drug-column``.
-        needed: Whether a table without the column is an error.
+        needed: Whether a table without the column is an error, and one with several; else the first
+            is meant.
 
     Returns:
         The column's name as the table has it; empty if there is none and none is needed.
@@ -93,19 +95,19 @@ def find_column(
             return chosen
         raise TextError(f"there is no column {chosen!r} among: {found}. Correct {option}.")
     matches = _matching_columns(list(table.columns), names)
-    if len(matches) == 1:
+    if len(matches) == 1 or (matches and not needed):
         return matches[0]
     if len(matches) > 1:
         raise TextError(f"several columns fit: {', '.join(matches)}. Name one of them by {option}.")
     if needed:
         raise TextError(
-            f"a column such as {min(names, key=len)!r} is needed; none was found among: {found}. "
+            f"a column such as {names[0]!r} is needed; none was found among: {found}. "
             f"Name it by {option}."
         )
     return ""
 
 
-def _matching_columns(columns: Sequence[str], names: Collection[str]) -> list[str]:
+def _matching_columns(columns: Sequence[str], names: Sequence[str]) -> list[str]:
     matches = []
     for column in columns:
         words = re.sub(r"[\W_]+", " ", column.lower()).strip()

@@ -9,6 +9,7 @@ import typer
 
 from medrerun.ask_guidance import guidance
 from medrerun.ask_interactions import interactions
+from medrerun.ask_side_effects import ask_side_effects
 from resources.settings import run_command_line
 
 NOT_RICH = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
@@ -26,6 +27,7 @@ servers_app = typer.Typer(help="Start and stop the embedded servers.", **NOT_RIC
 ask_app = typer.Typer(help="Ask the papers' systems about your own data.", **NOT_RICH)  # type: ignore[arg-type]
 ask_app.command("guidance")(guidance)
 ask_app.command("interactions")(interactions)
+ask_app.command("side-effects")(ask_side_effects)
 app.add_typer(ask_app, name="ask")
 app.add_typer(requests_app, name="requests")
 app.add_typer(batch_app, name="batch")

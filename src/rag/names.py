@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
@@ -140,7 +140,7 @@ class Vocabulary:
             role: A key of `names`.
         """
         text = canonical(written)
-        names = {canonical(name): name for name in self.names[role]}
+        names = self._canonical_names[role]
         same = _same_name(text, names)
         if same is not None:
             return Normalised(role, written, same, 0)
@@ -212,11 +212,10 @@ class Vocabulary:
 
     def _matches(self, text: str) -> Iterator[tuple[int, str, str]]:
         """Yield number of the first word, role and name of each name in a text."""
-        lookup = self._roles_by_name()
-        longest = max((name.count(" ") + 1 for name in lookup), default=0)
+        lookup = self._roles_by_name
         words = [match.span() for match in _WORD.finditer(text)]
         used: set[int] = set()
-        for first, end in _spans(len(words), longest):
+        for first, end in _spans(len(words), self._longest_name):
             if not used.isdisjoint(range(first, end)):
                 continue
             piece = text[words[first][0] : words[end - 1][1]].lower()
@@ -225,6 +224,20 @@ class Vocabulary:
                 yield (first, *match)
                 used.update(range(first, end))
 
+    @cached_property
+    def _canonical_names(self) -> dict[str, dict[str, str]]:
+        """The names of each role by their canonical form."""
+        by_role = {}
+        for role, names in self.names.items():
+            by_role[role] = {canonical(name): name for name in names}
+        return by_role
+
+    @cached_property
+    def _longest_name(self) -> int:
+        """Words of the longest name."""
+        return max((name.count(" ") + 1 for name in self._roles_by_name), default=0)
+
+    @cached_property
     def _roles_by_name(self) -> dict[str, tuple[str, str]]:
         """Role and name by the name in lower case; of those that are the same then, the first."""
         lookup: dict[str, tuple[str, str]] = {}

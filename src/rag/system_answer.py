@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-import markupsafe
+from markupsafe import Markup
 
 from helpers.folders import printable
 
+STATEMENT = "Statement"
+NEW_LINE = Markup("&#10;")
 MAX_PRINTED = 10
 """Rows or excerpts of the evidence that a command or a notebook shows; the JSON has all."""
 
@@ -30,7 +32,7 @@ class Evidence:
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SystemAnswer:
     """The answer of a system to a question.
 
@@ -70,17 +72,15 @@ class SystemAnswer:
         lines = "\n\n".join(parts).split("\n")
         return "\n".join(printable(line) for line in lines)
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
-        """Write the answer for a notebook; all text is escaped."""
+        """Write the answer for a notebook; all text is escaped, and no formula is looked for."""
         parts = [_paragraph(self.text)]
         for title, lines in self._sections().items():
-            if title == "Statement":
-                block = markupsafe.Markup("<pre>{}</pre>").format("\n".join(lines))
-            else:
-                items = [markupsafe.Markup("<li>{}</li>").format(line) for line in lines]
-                block = markupsafe.Markup("<ul>{}</ul>").format(markupsafe.Markup().join(items))
-            parts.append(markupsafe.Markup("<b>{}</b>{}").format(title, block))
-        return str(markupsafe.Markup().join(parts))
+            parts.append(_section_html(title, lines))
+        box = Markup('<div class="tex2jax_ignore mathjax_ignore">{}</div>')
+        return str(box.format(Markup().join(parts)))
 
     def _sections(self) -> dict[str, list[str]]:
         """Return the lines of each part that is not empty, by its title."""
@@ -88,7 +88,7 @@ class SystemAnswer:
             "Notes": list(self.notes),
             "Citations": list(self.citations),
             "Evidence": self._evidence_lines(),
-            "Statement": self._statement_lines(),
+            STATEMENT: self._statement_lines(),
         }
         return {title: lines for title, lines in sections.items() if lines}
 
@@ -111,9 +111,23 @@ class SystemAnswer:
         return lines
 
 
-def _paragraph(text: str) -> markupsafe.Markup:
-    lines = [markupsafe.escape(line) for line in text.split("\n")]
-    return markupsafe.Markup("<p>{}</p>").format(markupsafe.Markup("<br>").join(lines))
+def _section_html(title: str, lines: list[str]) -> Markup:
+    if title == STATEMENT:
+        block = Markup("<pre>{}</pre>").format(_escape_lines("\n".join(lines)))
+    else:
+        items = [Markup("<li>{}</li>").format(_escape_lines(line)) for line in lines]
+        block = Markup("<ul>{}</ul>").format(Markup().join(items))
+    return Markup("<b>{}</b>{}").format(title, block)
+
+
+def _paragraph(text: str) -> Markup:
+    return Markup('<p style="white-space: pre-line">{}</p>').format(_escape_lines(text))
+
+
+def _escape_lines(text: str) -> Markup:
+    """Escape a text; line ends become numbers, for an empty line would end the block."""
+    lines = [printable(line) for line in text.split("\n")]
+    return NEW_LINE.join(lines)
 
 
 class System(Protocol):

@@ -1,50 +1,277 @@
-"""Your own table of drugs and side effects: what the arms of notebook 01 need, from one CSV."""
+"""Your own table of drugs and side effects: for the arms of notebook 01, and for the system."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
-from helpers import texts
+from helpers import tables, texts
+from papers.side_effects.catalogue import Catalogue, Frequency, Pair
 from papers.side_effects.corpus import Question
+from papers.side_effects.facts import WORDS, Facts
 from resources.settings import PublicError
 
 COLUMNS = ("drug", "side_effect")
+NAMES = {
+    "drug": [
+        "drug",
+        "drug name",
+        "drugs",
+        "medicine",
+        "medication",
+        "substance",
+        "compound",
+        "active ingredient",
+        "generic name",
+        "product",
+        "treatment",
+    ],
+    "effect": [
+        "effect",
+        "side effect",
+        "side effects",
+        "side effect name",
+        "effects",
+        "adverse effect",
+        "adverse effects",
+        "adverse reaction",
+        "adverse reactions",
+        "adverse event",
+        "adverse events",
+        "reaction",
+        "event",
+        "term",
+        "preferred term",
+        "pt",
+        "symptom",
+    ],
+    "frequency": ["frequency", "incidence", "rate", "percent", "percentage", "share", "how often"],
+    "class": ["class", "drug class", "atc class", "therapeutic class", "group"],
+    "organ": ["organ", "organ class", "organ system", "system organ class", "soc"],
+}
+"""Names that a column of each kind may have; the last three kinds may be missing."""
+SEVERAL = re.compile(r"\s*[;|\n]\s*")
+"""What separates several names in one cell."""
 
 
 class TableError(PublicError, ValueError):
     """The table cannot be used; the message says what was needed and what was found."""
 
 
-def read(path: str | Path) -> dict[str, tuple[str, ...]]:
-    """Read the side effects of each drug, in lower case, from a CSV with a pair in each row.
+@dataclass(frozen=True)
+class OwnRow:
+    """One pair of a drug and a side effect, in lower case.
+
+    Attributes:
+        number: Number of its row in the file.
+        drug: Name of the drug.
+        effect: Name of the side effect.
+        frequency: The frequency as it is written; empty if there is none.
+        classes: The classes of the drug.
+        organ: The organ class of the effect; empty if there is none.
+    """
+
+    number: int
+    drug: str
+    effect: str
+    frequency: str = ""
+    classes: tuple[str, ...] = ()
+    organ: str = ""
+
+    @property
+    def pair(self) -> Pair:
+        """Drug and side effect."""
+        return self.drug, self.effect
+
+
+def read(
+    path: str | Path, drug_column: str = "", effect_column: str = ""
+) -> dict[str, tuple[str, ...]]:
+    """Read the side effects of each drug, in lower case.
 
     Args:
-        path: File with the columns drug and side_effect.
+        path: CSV, TSV or Excel file with a pair in each row.
+        drug_column: The column of drugs; found by its name if left out.
+        effect_column: The column of side effects; so too.
 
     Returns:
         The side effects of each drug, in the order of the file, without repetition.
 
     Raises:
-        TableError: There is no such CSV, a column is missing, a name is empty or there is no row.
+        TableError: There is no such table, a column is missing, a name is empty or there is no row.
     """
+    return _list_effects(read_rows(path, drug_column, effect_column))
+
+
+def _list_effects(rows: Sequence[OwnRow]) -> dict[str, tuple[str, ...]]:
+    effects: dict[str, dict[str, None]] = {}
+    for row in rows:
+        effects.setdefault(row.drug, {})[row.effect] = None
+    return {drug: tuple(of_drug) for drug, of_drug in effects.items()}
+
+
+def read_rows(path: str | Path, drug_column: str = "", effect_column: str = "") -> list[OwnRow]:
+    """Read the pairs of a table; see `read`.
+
+    Raises:
+        TableError: See `read`.
+    """
+    chosen = {"drug": drug_column, "effect": effect_column}
     try:
-        table = texts.read_csv(Path(path), COLUMNS)
+        table = tables.read_table(Path(path))
+        columns = {}
+        for kind, names in NAMES.items():
+            option = f"--{kind}-column"
+            columns[kind] = tables.find_column(
+                table, chosen.get(kind, ""), names, option, needed=kind in chosen
+            )
     except texts.TextError as error:
         raise TableError(f"{path}: {error}") from error
-    pairs = table[list(COLUMNS)].apply(lambda column: column.str.strip().str.lower())
-    lacks_name = pairs.eq("").any(axis=1)
-    if lacks_name.any():
-        header_and_first = 2
-        line = int(lacks_name.to_numpy().argmax()) + header_and_first
+    rows = list(_rows(table, columns))
+    incomplete = [row for row in rows if "" in row.pair]
+    if incomplete:
         raise TableError(
-            f"{path}: line {line} lacks a name. Each row needs a drug and a side effect."
+            f"{path}: row {incomplete[0].number} lacks a name. Each row needs a drug and a side "
+            "effect."
         )
-    knowledge = {}
-    for drug, side_effects in pairs.groupby("drug", sort=False)["side_effect"]:
-        knowledge[str(drug)] = tuple(dict.fromkeys(side_effects))
-    return knowledge
+    return rows
+
+
+def _rows(table: pd.DataFrame, columns: Mapping[str, str]) -> Iterator[OwnRow]:
+    """Yield a row for each drug and each side effect of a row of the table."""
+    present = {kind: column for kind, column in columns.items() if column}
+    for number, cells in zip(table.index, table.to_dict("records"), strict=True):
+        names = {kind: _names(cells[column]) for kind, column in present.items()}
+        classes = tuple(filter(None, names.get("class", ())))
+        frequency = " ".join(str(cells.get(columns["frequency"], "")).split())
+        (organ, *_) = names.get("organ", [""])
+        for drug, effect in product(names["drug"], names["effect"]):
+            yield OwnRow(int(number), drug, effect, frequency, classes, organ)
+
+
+def _names(cell: object) -> list[str]:
+    names = [" ".join(name.split()) for name in SEVERAL.split(str(cell).lower())]
+    not_empty = list(filter(None, names))
+    return not_empty or [""]
+
+
+def read_catalogue(path: str | Path, drug_column: str = "", effect_column: str = "") -> Catalogue:
+    """Read a table as what the system answers from; see `read`.
+
+    A column of frequencies, of drug classes and of organ classes is used if there is one.
+
+    Raises:
+        TableError: See `read`.
+    """
+    rows = read_rows(path, drug_column, effect_column)
+    name = Path(path).name
+    frequencies = _read_frequencies(rows, name)
+    sources: dict[Pair | str, str] = {}
+    for pair, numbers in _numbers_of_pairs(rows).items():
+        word = "row" if len(numbers) == 1 else "rows"
+        sources[pair] = f"{name}, {word} {', '.join(map(str, numbers))}"
+    facts = _facts(rows, frequencies)
+    return Catalogue(name, facts.digest, facts, frequencies, sources, is_own=True)
+
+
+def _numbers_of_pairs(rows: Sequence[OwnRow]) -> dict[Pair, list[int]]:
+    numbers: dict[Pair, list[int]] = {}
+    for row in rows:
+        numbers.setdefault(row.pair, []).append(row.number)
+    return numbers
+
+
+def _facts(rows: Sequence[OwnRow], frequencies: Mapping[Pair, tuple[Frequency, ...]]) -> Facts:
+    effects = _list_effects(rows)
+    classes = _classes_of_drugs(rows)
+    names = sorted(frozenset().union(*classes.values()))
+    organs = {row.effect: row.organ for row in rows if row.organ}
+    shares = _highest_lows(frequencies)
+    everything = [
+        sorted(effects.items()),
+        sorted((drug, sorted(names)) for drug, names in classes.items()),
+        sorted(shares.items()),
+        sorted(organs.items()),
+    ]
+    sha256 = hashlib.sha256(repr(everything).encode()).hexdigest()
+    return Facts(effects, dict(zip(names, names, strict=True)), classes, shares, organs, sha256)
+
+
+def _classes_of_drugs(rows: Sequence[OwnRow]) -> dict[str, frozenset[str]]:
+    classes: dict[str, frozenset[str]] = {}
+    for row in rows:
+        classes[row.drug] = classes.get(row.drug, frozenset()) | set(row.classes)
+    return classes
+
+
+def _highest_lows(frequencies: Mapping[Pair, tuple[Frequency, ...]]) -> dict[Pair, float]:
+    """Return the highest lower bound of each pair, by which effects are ranked."""
+    shares: dict[Pair, float] = {}
+    for pair, statements in frequencies.items():
+        lows = [statement.low for statement in statements if statement.low is not None]
+        if lows:
+            shares[pair] = max(lows)
+    return shares
+
+
+RANGE = re.compile(
+    r"(?P<low>\d+(?:[.,]\d+)?)\s*%?(?:\s*(?:-|\u2013|to)\s*(?P<high>\d+(?:[.,]\d+)?))?\s*%?"
+)
+"""A number or a range, with or without a per cent sign."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The numbers in a frequency as it is written.
+
+    Attributes:
+        low: The smaller number.
+        high: The larger number.
+        has_sign: Whether it has a per cent sign.
+    """
+
+    low: float
+    high: float
+    has_sign: bool
+
+
+def _read_bounds(written: str) -> Bounds | None:
+    match = RANGE.fullmatch(written)
+    if match is None:
+        return None
+    low = float(match["low"].replace(",", "."))
+    high = float((match["high"] or match["low"]).replace(",", "."))
+    return Bounds(low, high, "%" in written)
+
+
+def _read_frequencies(rows: Sequence[OwnRow], name: str) -> dict[Pair, tuple[Frequency, ...]]:
+    """Read the frequencies; what is no number or range is a statement in words.
+
+    Numbers without a per cent sign are shares if none in the table is above 1, else per cent.
+    """
+    with_frequency = [row for row in rows if row.frequency]
+    bounds = {row.frequency: _read_bounds(row.frequency) for row in with_frequency}
+    numbers = filter(None, bounds.values())
+    unsigned = [number.high for number in numbers if not number.has_sign]
+    factor = 1.0 if max(unsigned, default=0.0) <= 1 else 0.01
+    statements: dict[Pair, list[Frequency]] = {}
+    for row in with_frequency:
+        source = f"{name}, row {row.number}"
+        statement = _make_frequency(row.frequency, bounds[row.frequency], factor, source)
+        statements.setdefault(row.pair, []).append(statement)
+    return {pair: tuple(of_pair) for pair, of_pair in statements.items()}
+
+
+def _make_frequency(written: str, bounds: Bounds | None, factor: float, source: str) -> Frequency:
+    if bounds is None:
+        return Frequency(written, WORDS.get(written.lower()), None, source)
+    factor = 0.01 if bounds.has_sign else factor
+    return Frequency(written, factor * bounds.low, factor * bounds.high, source)
 
 
 def questions(knowledge: Mapping[str, Sequence[str]], per_drug: int, seed: int) -> list[Question]:

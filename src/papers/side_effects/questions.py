@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -453,9 +453,21 @@ def run_form(graph: Graph, form: Form, parameters: Mapping[str, Any]) -> Attempt
 CHOOSING = "Which form has the question? Answer with its name only.\n\n"
 
 
-def choosing_prompt(question: str) -> list[Message]:
+class NamedForm(Protocol):
+    """A form that a model can choose."""
+
+    @property
+    def name(self) -> str:
+        """Id of the form."""
+
+    @property
+    def meaning(self) -> str:
+        """What it asks for, in words for the model."""
+
+
+def choosing_prompt(question: str, forms: Sequence[NamedForm] = FORMS) -> list[Message]:
     """Build the prompt: the forms and what each asks for, then the question."""
-    meanings = [f"{form.name}: {form.meaning}" for form in FORMS]
+    meanings = [f"{form.name}: {form.meaning}" for form in forms]
     return chat_messages(CHOOSING + "\n".join(meanings), question)
 
 
@@ -486,7 +498,7 @@ class ChosenQuery:
 
     def _run(self, form: Form, text: str) -> Attempt:
         try:
-            parameters = read_parameters(form, text, self.vocabulary)
+            parameters = read_parameters(form.cypher, text, self.vocabulary)
             return run_form(self.graph, form, parameters)
         except LookupError:
             return Attempt(form.cypher)  # a name that the query needs is not in the question
@@ -498,11 +510,11 @@ PARAMETER_PATTERN = re.compile(r"\$(\w+)")
 """A parameter of a query."""
 
 
-def read_parameters(form: Form, text: str, vocabulary: Vocabulary) -> Parameters:
-    """Read the parameters of a form's query off a question, without a model.
+def read_parameters(cypher: str, text: str, vocabulary: Vocabulary) -> Parameters:
+    """Read the parameters of a query off a question, without a model.
 
     Args:
-        form: The form whose query needs the parameters.
+        cypher: The query that needs the parameters.
         text: The question.
         vocabulary: The names that a question may use.
 
@@ -511,7 +523,7 @@ def read_parameters(form: Form, text: str, vocabulary: Vocabulary) -> Parameters
     """
     linked = vocabulary.link(text)
     parameters: Parameters = {}
-    for name in dict.fromkeys(PARAMETER_PATTERN.findall(form.cypher)):
+    for name in dict.fromkeys(PARAMETER_PATTERN.findall(cypher)):
         if name == "a":
             parameters[name] = linked["drug"][0]
         elif name == "b":
@@ -520,6 +532,8 @@ def read_parameters(form: Form, text: str, vocabulary: Vocabulary) -> Parameters
             parameters[name] = _read_share(text)
         elif name == "n":
             parameters[name] = _read_count(text)
+        elif name == "side_effect":
+            parameters[name] = linked["effect"][0]
         else:
             parameters[name] = linked[name][0]
     return parameters

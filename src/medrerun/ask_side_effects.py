@@ -1,0 +1,32 @@
+"""medrerun ask side-effects: yes or no, which drugs, classes, frequencies, organs, comparisons."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def ask_side_effects(
+    question: Annotated[str, typer.Argument(help='such as "Which drugs cause tinnitus?"')],
+    table: Annotated[
+        Path | None, typer.Option(help="your own CSV, TSV or Excel file; default: SIDER 4.1")
+    ] = None,
+    drug_column: Annotated[str, typer.Option(help="its column of drugs; else by name")] = "",
+    effect_column: Annotated[str, typer.Option(help="its column of effects; else by name")] = "",
+    llm: Annotated[
+        bool, typer.Option("--llm", help="start the embedded model if none is available")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="all evidence, as JSON")] = False,
+) -> None:
+    """Ask which side effects are listed for which drugs, in SIDER or in your own table."""
+    from papers.side_effects import system  # noqa: PLC0415  # takes seconds
+
+    with system.open_system(
+        table or "", drug_column=drug_column, effect_column=effect_column, start_llm=llm
+    ) as side_effects:
+        answer = side_effects.ask(question)
+    text = json.dumps(answer.as_dict(), indent=1) if as_json else str(answer)
+    sys.stdout.write(f"{text}\n")
+    raise typer.Exit(0 if answer.answered else 1)

@@ -1,0 +1,226 @@
+"""Word what a query returned: the answer, its evidence, and what the reader must know of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Final
+
+from papers.side_effects.catalogue import Catalogue, Pair
+from papers.side_effects.facts import Facts
+from papers.side_effects.label_lock import fact
+from papers.side_effects.reading import AskForm
+from rag.system_answer import Evidence
+
+MAX_LISTED: Final = 50
+"""Names that an answer in words lists; the evidence has all of them."""
+MAX_SOURCES: Final = 3
+"""Sources that one row of the evidence names."""
+HEADINGS = {
+    "reverse": "Drugs listed with {side_effect}",
+    "effects": "Side effects listed for {drug}",
+    "class_drugs": "Drugs among the {cls} that are listed with {effect}",
+    "class_all": "Side effects listed for every drug among the {cls}",
+    "class_most": "Side effects listed for more than half of the {cls}",
+    "frequency_top": "The {n} side effects of {drug} with the highest stated frequency",
+    "frequency_at_least": "Side effects of {drug} with a stated frequency of {percent} % or more",
+    "organ_effects": "Side effects of the organ class {organ} that are listed for {drug}",
+    "organ_class": "Drugs among the {cls} with {n} or more listed effects of the class {organ}",
+    "compare_shared": "Side effects listed for both {a} and {b}",
+    "compare_only": "Side effects listed for {a} and not for {b}",
+    "why_effects": "Side effects of the organ class {organ} listed for both {a} and {b}",
+    "why_classmates": "Other drugs of the classes of {drug} that are listed with {effect}",
+}
+"""How the answer of each form that returns names begins."""
+RANKED = (
+    "The rank of an effect is the highest lower bound that a label states; the range shows all "
+    "statements."
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a query returned, in words.
+
+    Attributes:
+        text: The answer.
+        evidence: The listings behind it.
+        names: The names that it returned.
+        label: Whether what was asked is listed; None for a question that asks for names.
+        notes: What the reader must know too.
+    """
+
+    text: str
+    evidence: tuple[Evidence, ...]
+    names: tuple[str, ...] = ()
+    label: bool | None = None
+    notes: tuple[str, ...] = ()
+
+
+def make_result(
+    catalogue: Catalogue,
+    form: AskForm,
+    parameters: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+) -> Result:
+    """Word the rows that the query of a form returned.
+
+    Args:
+        catalogue: What the question is about.
+        form: The form of the question.
+        parameters: The names and numbers in it.
+        rows: What the graph returned.
+    """
+    if form.name == "forward":
+        return _pair_result(catalogue, (parameters["drug"], parameters["side_effect"]), bool(rows))
+    if form.name == "both":
+        return _both_result(catalogue, parameters, rows)
+    names = _names(form, rows)
+    evidence = [_name_evidence(catalogue, form, parameters, name) for name in names]
+    percent = f"{100 * parameters.get('share', 0):g}"
+    heading = HEADINGS[form.name].format(**parameters, percent=percent)
+    listed = names
+    if form.name.startswith("frequency"):
+        listed = [_with_frequency(catalogue, parameters["drug"], name) for name in names]
+    text = f"{heading}: {_list_in_words(listed)}"
+    notes = _coverage_notes(catalogue, form, parameters, names)
+    return Result(text, tuple(evidence), tuple(names), notes=tuple(notes))
+
+
+def _names(form: AskForm, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the names in the rows, in the order of the query if it ranks them."""
+    if form.name == "reverse":
+        return sorted(drug for row in rows for drug in row["drugs"])
+    names = [str(row["answer"]) for row in rows]
+    return names if form.name == "frequency_top" else sorted(names)
+
+
+def _list_in_words(names: Sequence[str]) -> str:
+    if not names:
+        return "none."
+    listed = "; ".join(names[:MAX_LISTED])
+    if len(names) > MAX_LISTED:
+        listed += f"; and {len(names) - MAX_LISTED:,} more"
+    return f"{len(names):,}. {listed}."
+
+
+def _pair_result(catalogue: Catalogue, pair: Pair, listed: bool) -> Result:
+    drug, effect = pair
+    label = "YES" if listed else "NO"
+    text = f"{label}. {fact(drug, effect, listed=listed)}"
+    if not listed:
+        return Result(text, (), label=False)
+    frequency = catalogue.frequency_in_words(drug, effect)
+    text += f" Frequency: {frequency}." if frequency else " No frequency is stated."
+    return Result(text, _pair_evidence(catalogue, pair), label=True)
+
+
+def _pair_evidence(catalogue: Catalogue, pair: Pair) -> tuple[Evidence, ...]:
+    """Return the listing of a pair, and each statement of its frequency."""
+    drug, effect = pair
+    listing = {"drug": drug, "side_effect": effect}
+    evidence = [Evidence(f"{drug}: {effect}", catalogue.source(drug, effect), listing)]
+    for statement in catalogue.frequencies.get(pair, ()):
+        values = {**listing, "frequency": statement.words}
+        text = f"{drug}: {effect}, frequency {statement.words}"
+        evidence.append(Evidence(text, statement.source, values))
+    return tuple(evidence)
+
+
+def _both_result(
+    catalogue: Catalogue, parameters: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+) -> Result:
+    effect = parameters["side_effect"]
+    drugs = (parameters["a"], parameters["b"])
+    returned = {row["drug"] for row in rows}
+    having = [drug for drug in drugs if drug in returned]
+    lacking = [drug for drug in drugs if drug not in returned]
+    label = "NO" if lacking else "YES"
+    parts = [f"is listed for {' and '.join(having)}"] if having else []
+    parts += [f"is not listed for {' and '.join(lacking)}"] if lacking else []
+    text = f"{label}. {effect.capitalize()} {'; it '.join(parts)}."
+    evidence: list[Evidence] = []
+    for drug in having:
+        evidence += _pair_evidence(catalogue, (drug, effect))
+    return Result(text, tuple(evidence), tuple(having), label=not lacking)
+
+
+def _name_evidence(
+    catalogue: Catalogue, form: AskForm, parameters: Mapping[str, Any], name: str
+) -> Evidence:
+    """Return the listings behind one name of an answer."""
+    pairs = _pairs_of_name(catalogue, form, parameters, name)
+    described = [_with_frequency(catalogue, drug, effect) for drug, effect in pairs]
+    texts = [f"{drug}: {words}" for (drug, _), words in zip(pairs, described, strict=True)]
+    sources = dict.fromkeys(catalogue.source(drug, effect) for drug, effect in pairs)
+    named = list(sources)[:MAX_SOURCES]
+    source = "; ".join(named)
+    if len(sources) > MAX_SOURCES:
+        source += f"; and {len(sources) - MAX_SOURCES} more"
+    values: dict[str, Any] = {"name": name, "listings": [list(pair) for pair in pairs]}
+    return Evidence("; ".join(texts), source, values)
+
+
+def _with_frequency(catalogue: Catalogue, drug: str, effect: str) -> str:
+    frequency = catalogue.frequency_in_words(drug, effect)
+    return f"{effect} ({frequency})" if frequency else effect
+
+
+def _pairs_of_name(
+    catalogue: Catalogue, form: AskForm, parameters: Mapping[str, Any], name: str
+) -> list[Pair]:
+    """Return the pairs of a drug and an effect that put a name into the answer."""
+    if form.name in ("reverse", "class_drugs", "why_classmates"):
+        effect = parameters.get("effect") or parameters["side_effect"]
+        return [(name, effect)]
+    if form.name == "organ_class":
+        effects = sorted(catalogue.facts.of_organ(name, parameters["organ"]))
+        return [(name, effect) for effect in effects]
+    if form.name in ("class_all", "class_most"):
+        return _pairs_in_class(catalogue.facts, parameters["cls"], name)
+    drugs = [parameters.get("drug") or parameters["a"]]
+    if form.name in ("compare_shared", "why_effects"):
+        drugs.append(parameters["b"])
+    return [(drug, name) for drug in drugs]
+
+
+def _pairs_in_class(facts: Facts, class_name: str, effect: str) -> list[Pair]:
+    members = sorted(facts.members[class_name])
+    return [(drug, effect) for drug in members if effect in facts.effect_set[drug]]
+
+
+def _coverage_notes(
+    catalogue: Catalogue, form: AskForm, parameters: Mapping[str, Any], names: Sequence[str]
+) -> list[str]:
+    """Say how much of the catalogue the question can reach."""
+    notes = []
+    facts = catalogue.facts
+    if form.name.startswith("frequency"):
+        drug = parameters["drug"]
+        ranked = facts.ranked[drug]
+        notes.append(
+            f"{len(ranked):,} of the {len(facts.effects[drug]):,} listed effects of {drug} have a "
+            "stated frequency."
+        )
+        notes.append(RANKED)
+    if form.name == "frequency_top":
+        notes += _tie_notes(facts.ranked[parameters["drug"]], names)
+    if "organ" in parameters:
+        all_effects = set(chain.from_iterable(facts.effects.values()))
+        notes.append(
+            f"{len(facts.organs):,} of the {len(all_effects):,} side effects have an organ class; "
+            "the others are in no answer about organ classes."
+        )
+    return notes
+
+
+def _tie_notes(ranked: Sequence[tuple[float, str]], names: Sequence[str]) -> list[str]:
+    """Name the effects that are as frequent as the last one of a ranking."""
+    shares = {effect: share for share, effect in ranked}
+    if not names:
+        return []
+    last = min(shares[name] for name in names)
+    as_frequent = [effect for share, effect in ranked if share == last]
+    ties = [effect for effect in as_frequent if effect not in names]
+    if not ties:
+        return []
+    return [f"As frequent as the last one: {_list_in_words(ties)}"]

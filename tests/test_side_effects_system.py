@@ -1,0 +1,337 @@
+"""The system for one's own questions: what it reads, what it refuses to guess, and what an answer shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from test_graph import graph_server
+
+from evaluation.answers import Answer
+from helpers import graph
+from helpers.graph import Graph
+from papers.across_papers.arms import LookedUp
+from papers.across_papers.questions import KindQuestion
+from papers.side_effects import (
+    corpus,
+    facts as beyond,
+    forward,
+    own_table,
+    questions,
+    reverse,
+    reverse_arms,
+    system,
+)
+from papers.side_effects.catalogue import Catalogue, Frequency, read_sider
+from papers.side_effects.reading import EXAMPLES, Reader
+from papers.side_effects.system import SideEffects
+from rag.names import Vocabulary
+from rag.system_answer import SystemAnswer
+
+
+@pytest.fixture(scope="module")
+def sample() -> Catalogue:
+    return read_sider("sample")
+
+
+@pytest.fixture(scope="module")
+def reader(sample: Catalogue) -> Reader:
+    return Reader(sample.facts.vocabulary)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def test_rules_read_every_question_of_the_benchmark_as_it_was_meant(
+    sample: Catalogue, reader: Reader
+) -> None:
+    for question in questions.make_questions(sample.facts, 9, 3):
+        reading = reader.read(question.text)
+        assert reading.form is not None, question.text
+        assert (reading.form.name, reading.parameters) == (
+            question.form.name,
+            question.parameters,
+        ), question.text
+
+
+@pytest.mark.parametrize(
+    ("question", "form", "parameters"),
+    [
+        ("Is nausea an adverse effect of metformin?", "forward", ("metformin", "nausea")),
+        ("Can metformin cause nausea", "forward", ("metformin", "nausea")),
+        ("How often does METFORMIN cause Nausea?", "forward", ("metformin", "nausea")),
+        ("Do both aspirin and ibuprofen cause nausea?", "both", ("aspirin", "ibuprofen", "nausea")),
+        ("Which drugs cause tinnitus?", "reverse", ("tinnitus",)),
+        ("List all medicines that can cause tinnitus.", "reverse", ("tinnitus",)),
+        ("What are the side effects of metformin?", "effects", ("metformin",)),
+        ("What are the most common side effects of metformin?", "frequency_top", ("metformin", 10)),
+        ("Compare the side effects of aspirin and ibuprofen", "compare_shared", None),
+    ],
+)
+def test_plain_questions_are_read(
+    reader: Reader, question: str, form: str, parameters: tuple[object, ...] | None
+) -> None:
+    reading = reader.read(question)
+    assert reading.form is not None, reading.problem
+    assert reading.form.name == form
+    if parameters is not None:
+        assert sorted(map(str, reading.parameters.values())) == sorted(map(str, parameters))
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Which drugs do not cause nausea?",
+        "Which drugs cause nausea but not headache?",
+        "Which drugs cause nausea and headache?",
+        "Which side effects does aspirin not have that ibuprofen has?",
+        "Which side effects does neither aspirin nor ibuprofen have?",
+        "What are the 5 least frequent side effects of metformin?",
+        "Is metformin dangerous in pregnancy?",
+        "Which drugs cause severe nausea?",
+        "What is metformin?",
+        "Sing me a song",
+        "",
+    ],
+)
+def test_what_rules_do_not_understand_to_the_last_word_is_not_answered(
+    reader: Reader, question: str
+) -> None:
+    reading = reader.read(question)
+    assert reading.form is None
+    assert reading.problem
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [("metfromin", "metformin"), ("Glucophage", "metformin"), ("asprin", "aspirin")],
+)
+def test_a_corrected_name_is_shown(sample: Catalogue, written: str, name: str) -> None:
+    reading = Reader(sample.facts.vocabulary).read(f"Does {written} cause nausea?")
+    assert reading.parameters == {"drug": name, "side_effect": "nausea"}
+    assert [(item.written, item.name) for item in reading.names] == [(written.lower(), name)]
+
+
+@pytest.mark.parametrize(
+    ("written", "drugs", "effects", "suggestion"),
+    [
+        ("prednisone", ["prednisolone"], ["nausea"], "prednisolone"),
+        ("prednisoone", ["prednisone", "prednisolone"], ["nausea"], "prednisolone"),
+        ("hypertension", ["aspirin"], ["hypotension"], "hypotension"),
+    ],
+)
+def test_a_name_that_may_be_another_is_asked_back(
+    written: str, drugs: list[str], effects: list[str], suggestion: str
+) -> None:
+    vocabulary = Vocabulary.by_role(drug=drugs, effect=effects)
+    reading = Reader(vocabulary).read(f"What are the side effects of {written}?")
+    assert reading.form is None
+    assert f"'{written}'" in reading.problem
+    assert suggestion in reading.problem
+
+
+@pytest.mark.parametrize("question", ["Crohn\u2019s disease", "crohn's disease", "Crohn`s Disease"])
+def test_any_apostrophe_is_understood(question: str) -> None:
+    vocabulary = Vocabulary.by_role(drug=["aspirin"], effect=["crohn's disease"])
+    reading = Reader(vocabulary).read(f"Which drugs cause {question}?")
+    assert reading.parameters == {"side_effect": "crohn's disease"}
+    assert reading.names == ()
+
+
+def test_names_with_dots_and_commas_are_found_as_written() -> None:
+    vocabulary = Vocabulary.by_role(
+        drug=["methotrexate.", "1,25(oh)2d3"], effect=["bleeding n.o.s.", "hallucination, visual"]
+    )
+    for drug in vocabulary.names["drug"]:
+        for effect in vocabulary.names["effect"]:
+            reading = Reader(vocabulary).read(f"Does {drug} cause {effect}?")
+            assert reading.parameters == {"drug": drug, "side_effect": effect}
+
+
+# -- frequencies ------------------------------------------------------------------------------------------------------
+
+
+def test_a_frequency_is_the_range_of_all_statements(sample: Catalogue) -> None:
+    statements = (
+        Frequency("25.5%", 0.255, 0.255, "file, line 1"),
+        Frequency("6.5%", 0.065, 0.065, "file, line 2"),
+        Frequency("very common", 0.1, 1.0, "file, line 3"),
+    )
+    pair = ("metformin", "nausea")
+    catalogue = Catalogue("SIDER", "", sample.facts, {pair: statements}, {})
+    words = catalogue.frequency_in_words(*pair)
+    assert words.startswith("6.5 to 25.5 % of patients, across 2 statements on labels")
+    assert "very common" in words
+    assert "at least" not in words
+    assert catalogue.frequency_in_words("metformin", "vomiting") == ""
+
+
+# -- own tables -------------------------------------------------------------------------------------------------------
+
+OWN = [
+    ("Newdrug", "Dry mouth; Dizziness", "12-20 %", "test drugs", "nervous"),
+    ("newdrug", "dizziness", "30 %", "test drugs", "nervous"),
+    ("otherdrug", "dizziness", "common", "test drugs", "nervous"),
+]
+
+
+def own_file(folder: Path, name: str = "my table.csv") -> Path:
+    path = folder / name
+    columns = ["Medication", "Adverse event", "Incidence", "Drug class", "SOC"]
+    table = pd.DataFrame(OWN, columns=columns)
+    if path.suffix == ".xlsx":
+        table.to_excel(path, index=False)
+    else:
+        table.to_csv(path, index=False, sep="\t" if path.suffix == ".tsv" else ",")
+    return path
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.xlsx"])
+def test_an_own_table_has_sources_classes_and_frequencies(tmp_path: Path, name: str) -> None:
+    catalogue = own_table.read_catalogue(own_file(tmp_path, name))
+    assert catalogue.facts.effects == {
+        "newdrug": ("dry mouth", "dizziness"),
+        "otherdrug": ("dizziness",),
+    }
+    assert catalogue.source("newdrug", "dizziness") == f"{name}, rows 2, 3"
+    assert "12 to 30 % of patients" in catalogue.frequency_in_words("newdrug", "dizziness")
+    assert catalogue.frequency_in_words("otherdrug", "dizziness") == "in words: common"
+    assert catalogue.facts.members["test drugs"] == {"newdrug", "otherdrug"}
+    assert catalogue.facts.of_organ("newdrug", "nervous") == {"dry mouth", "dizziness"}
+
+
+def test_numbers_above_one_without_a_sign_are_per_cent(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("drug,effect,rate\na,b,0.5\na,c,12\n")
+    assert own_table.read_catalogue(path).facts.frequency[("a", "c")] == pytest.approx(0.12)
+    path.write_text("drug,effect,rate\na,b,0.5\na,c,0.12\n")
+    assert own_table.read_catalogue(path).facts.frequency[("a", "c")] == pytest.approx(0.12)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,b\nx,y\n", "a column such as 'drug' is needed.*--drug-column"),
+        ("drug,event,reaction\nx,y,z\n", "several columns fit.*--effect-column"),
+        ("drug,effect\nx,\n", "row 2 lacks a name"),
+    ],
+)
+def test_an_own_table_that_cannot_be_used_says_why(
+    tmp_path: Path, content: str, message: str
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(content)
+    with pytest.raises(own_table.TableError, match=message) as error:
+        own_table.read_catalogue(path)
+    assert "\n" not in str(error.value)
+
+
+# -- with the graph ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
+    with (
+        graph_server(tmp_path_factory.mktemp("graph")) as endpoint,
+        graph.connect(endpoint) as connection,
+    ):
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def side_effects(db: Graph, sample: Catalogue, reader: Reader) -> SideEffects:
+    system.load_catalogue(db, sample)
+    return SideEffects(sample, db, reader)
+
+
+def names_of(answer: SystemAnswer) -> set[str]:
+    return set(answer.details["names"])
+
+
+def items_of(answer: Answer) -> set[str]:
+    return {item.id for item in answer.items or [] if item.predicted}
+
+
+@pytest.mark.engine
+def test_the_system_answers_as_the_arm_of_each_notebook(
+    side_effects: SideEffects, db: Graph, sample: Catalogue
+) -> None:
+    effects = sample.facts.effects
+    pairs = own_table.questions(effects, 3, seed=1)
+    looked_up = LookedUp(db, sample.facts.vocabulary)
+    for pair in pairs:
+        answer = side_effects.ask(pair.text)
+        entities = corpus.Entities(pair.drug, pair.side_effect)
+        assert answer.details["label"] == forward.edge_exists(db, entities) == pair.label
+        assert answer.statement == forward.EDGE_QUERY.strip()
+    truth = reverse.invert(effects)
+    expand = reverse_arms.GraphOnly(db)
+    for query in reverse.make_queries(sorted(truth)[:40], truth):
+        answer = side_effects.ask(f"Which drugs cause {query.effect}?")
+        (arm,) = expand([query])
+        assert names_of(answer) == items_of(arm) == set(query.drugs)
+    written = questions.WrittenCypher(db)
+    asked = questions.make_questions(sample.facts, 9, 3)
+    for question, arm in zip(asked, written(asked), strict=True):
+        answer = side_effects.ask(question.text)
+        assert names_of(answer) == items_of(arm) == question.answer, question.text
+    first, second = pairs[0], pairs[-1]
+    text = f"Do both {first.drug} and {second.drug} cause {first.side_effect}?"
+    both = KindQuestion("both", text, False, (first.drug, second.drug), first.side_effect)
+    (arm,) = looked_up([both])
+    assert side_effects.ask(text).details["label"] == (arm.predicted == "YES")
+
+
+@pytest.mark.engine
+def test_an_answer_shows_evidence_statement_sources_and_how_it_was_read(
+    side_effects: SideEffects,
+) -> None:
+    answer = side_effects.ask("Is nausea a side effect of metfromin?")
+    assert answer.text.startswith("YES. Nausea is listed as a side effect of metformin.")
+    assert answer.evidence[0].source.endswith("row 4")
+    assert answer.parameters == {"drug": "metformin", "side_effect": "nausea"}
+    assert "metformin" not in answer.statement
+    notes = "\n".join(answer.notes)
+    for part in ("'metfromin' was read as 'metformin'", "SAMPLE", "no language model", "listing"):
+        assert part in notes
+    assert not side_effects.ask("Which drugs cause flying?").answered
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Which drugs cause nausea'}) DETACH DELETE d //?",
+        "Is nausea an adverse effect of metformin' OR 1=1?",
+    ],
+)
+def test_nothing_of_a_question_is_run(side_effects: SideEffects, question: str) -> None:
+    before = side_effects.graph.read("MATCH (n) RETURN count(n) AS nodes")
+    assert not side_effects.ask(question).answered
+    assert side_effects.graph.read("MATCH (n) RETURN count(n) AS nodes") == before
+
+
+@pytest.mark.engine
+def test_an_own_table_leaves_the_graph_of_the_notebooks_as_it_is(
+    side_effects: SideEffects, tmp_path: Path
+) -> None:
+    db = side_effects.graph
+    before = db.count("(n:Drug)")
+    with system.open_system(own_file(tmp_path)) as own:
+        answer = own.ask("Which drugs cause dizziness?")
+        assert names_of(answer) == {"newdrug", "otherdrug"}
+        assert answer.evidence[0].source == "my table.csv, rows 2, 3"
+        assert names_of(own.ask("Which side effects do all test drugs share?")) == {"dizziness"}
+        with (
+            pytest.raises(own_table.TableError, match="Another command"),
+            system.open_system(own_file(tmp_path)),
+        ):
+            pass
+    assert db.count("(n:Drug)") == before
+    assert side_effects.ask(EXAMPLES[0]).details["label"] is True
+    assert beyond.extend_graph(db, side_effects.catalogue.facts) is False
