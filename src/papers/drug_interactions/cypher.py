@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from helpers.completions import Reply
 from helpers.graph import Graph, Row
@@ -122,13 +122,19 @@ class Retrieved:
         return None
 
 
-def model_beside(large: LLM, name: str, parameter: str = "small_model") -> tuple[LLM, str]:
+def model_beside(
+    large: LLM,
+    name: str,
+    parameter: str = "small_model",
+    **options: Any,  # noqa: ANN401  # of a client
+) -> tuple[LLM, str]:
     """Choose the model of a role beside the one that answers.
 
     Args:
         large: The model that answers.
         name: The model that is asked for.
         parameter: The parameter that names it.
+        **options: Further arguments of `LLM`.
 
     Returns:
         The named model if it is served, else the large one; and why it is the large one.
@@ -136,7 +142,7 @@ def model_beside(large: LLM, name: str, parameter: str = "small_model") -> tuple
     if name in ("", large.endpoint.model):
         return large, f"No second model was asked for; {parameter} names one."
     try:
-        return connect(name, exact=True), ""
+        return connect(name, exact=True, **options), ""
     except ServiceError as error:
         return large, str(error)
 

@@ -13,7 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from evaluation import figures
-from evaluation.metrics import Score
+from evaluation.metrics import ALPHA, Score
 from evaluation.outcomes import Outcomes
 from evaluation.published import Published
 from evaluation.record import Run
@@ -192,37 +192,39 @@ def _printed_rating(printed: Published, arm: Arm, size: str) -> str | None:
     return printed.number(f"{TABLE}{PRINTED[arm]}.llama_{size}").printed
 
 
-LEADS = {
-    "agrees": "DrugRAG gives more of the right names than no retrieval, text RAG and agentic RAG",
-    "differs": (
-        "DrugRAG does not give more of the right names than no retrieval, text RAG and agentic RAG"
-    ),
-    "not run": "None of the paper's models ran, so no claim about DrugRAG's lead is tested",
-}
-"""What the verdict on DrugRAG's lead in the sets says."""
-NO_LEAD = "DrugRAG is not significantly better than every baseline at giving the right names"
-"""What any other verdict says."""
+ARM_WORDS = {"alone": "no retrieval", "text": "text RAG", "agentic": "agentic RAG"}
+"""The baselines within a sentence."""
 
 
-def answer(out: Outcomes, verdict: str) -> str:
-    """Return the page's answer in Markdown.
+def answer(out: Outcomes, model: str) -> str:
+    """Return the page's answer in Markdown: two sentences.
 
     Args:
         out: The rows of the larger model.
-        verdict: The verdict on DrugRAG's lead in the sets.
+        model: Its name.
     """
     known = out.where(task="known")
-    medquad = out.where(task="medquad")
-    first = out.where(task="cypher", arm="example").score("first_try")
     return (
-        f"**{LEADS.get(verdict, NO_LEAD)}.** On {known.score('f1', 'drugrag').n} questions written "
-        f"from the graph that DrugRAG queries, which favours it, its F1 is "
-        f"{_with_best_baseline(known, 'f1')}; on a graph read from text it is "
-        f"{_score_text(known, 'f1', 'ingested')}. Its cosine to the answers of "
-        f"{medquad.score('cosine', 'drugrag').n} MedQuAD questions is "
-        f"{_with_best_baseline(medquad, 'cosine')}; the first Cypher statement is right for "
-        f"{figures.score_text(first)} of {first.n} questions."
+        f"**Answered by {model}, {_lead(known)}.** On {known.score('f1', 'drugrag').n} questions "
+        f"written from the graph that DrugRAG queries, which favours DrugRAG, its F1 is "
+        f"{_with_best_baseline(known, 'f1')}; from a graph that was read from text, its F1 is "
+        f"{_score_text(known, 'f1', 'ingested')}."
     )
+
+
+def _lead(known: Outcomes) -> str:
+    """Return which baselines DrugRAG is significantly ahead of here, in words."""
+    pairs = [("drugrag", baseline) for baseline in BASELINES]
+    ahead: list[str] = []
+    not_ahead: list[str] = []
+    for comparison in known.compare(pairs, "f1"):
+        is_ahead = comparison.test.value > 0 and comparison.p < ALPHA
+        names = ahead if is_ahead else not_ahead
+        names.append(ARM_WORDS[comparison.second])
+    if not_ahead:
+        others = figures.listed(not_ahead)
+        return f"DrugRAG does not give significantly more of the right names than {others}"
+    return f"DrugRAG gives more of the right names than {figures.listed(ahead)}"
 
 
 def _score_text(rows: Outcomes, measure: str, arm: str) -> str:

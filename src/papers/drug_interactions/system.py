@@ -78,9 +78,7 @@ class Models:
         """
         size = sizes(profile)
         answerer = llm.connect(size["llm_model"], folder=folder)
-        writer = answerer
-        if size["small_model"]:
-            writer = llm.connect(size["small_model"], exact=True, folder=folder)
+        writer, _ = cypher.model_beside(answerer, size["small_model"], folder=folder)
         return cls(
             writer, answerer, size["cypher_tokens"], size["answer_tokens"], size["temperature"]
         )
