@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from medrerun.api import api
 from medrerun.ask_guidance import guidance
 from medrerun.ask_interactions import interactions
 from medrerun.ask_side_effects import ask_side_effects
@@ -29,6 +30,7 @@ ask_app.command("guidance")(guidance)
 ask_app.command("interactions")(interactions)
 ask_app.command("side-effects")(ask_side_effects)
 app.add_typer(ask_app, name="ask")
+app.command()(api)
 app.add_typer(requests_app, name="requests")
 app.add_typer(batch_app, name="batch")
 app.add_typer(export_app, name="export")

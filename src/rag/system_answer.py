@@ -4,7 +4,7 @@ A command prints it, a notebook shows it, and the HTTP interface sends it as JSO
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
 from markupsafe import Markup
@@ -61,7 +61,9 @@ class SystemAnswer:
 
     def as_dict(self) -> dict[str, Any]:
         """Return all fields in plain types, for JSON."""
-        return asdict(self)
+        shallow = {item.name: getattr(self, item.name) for item in fields(self)}
+        evidence = [vars(item) for item in self.evidence]
+        return shallow | {"evidence": evidence}
 
     def __str__(self) -> str:
         """Write the answer for a terminal; no character of it can steer the terminal."""
