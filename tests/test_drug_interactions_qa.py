@@ -696,7 +696,9 @@ def test_a_conversation_holds_the_first_question_with_its_statement_and_answer(
 # ------------------------------------------------------------------------------------------------------- abstentions
 
 
-@pytest.mark.parametrize("text", ["Not known.", "not known", "", "I do not know.", "Unknown"])
+@pytest.mark.parametrize(
+    "text", ["Not known.", "Metformin is not known.", "", "I do not know.", "Unknown"]
+)
 def test_an_abstention_is_told_from_an_answer(text: str) -> None:
     assert answering.abstains(text)
     assert not answering.abstains(f"Aspirin. {text or 'It'} is all.")

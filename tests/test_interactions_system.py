@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,7 @@ from papers.drug_interactions.own_text import Located, OwnFolder, OwnGraph
 from rag.names import Vocabulary
 from resources.services import GraphEndpoint
 
+REPOSITORY = Path(__file__).resolve().parents[1]
 LEAFLET = """# Warfarin
 
 Aspirin increases the effect of warfarin.
@@ -373,6 +377,41 @@ def test_notes_tell_of_names_that_neither_question_nor_facts_hold() -> None:
     notes = " ".join(answer.notes)
     assert "names 'aspirin', which the question does not" in notes
     assert "do not hold: bleeding" in notes
+
+
+def test_of_text_without_any_relation_no_model_is_asked() -> None:
+    nothing = KnowledgeGraph({"warfarin": "Drug"}, {})
+    model = Scripted()
+    models = system.Models(model, model)
+    opened = system.Interactions(nothing, {}, STORE, None, models)  # type: ignore[arg-type]
+    answer = opened.ask("Which drugs interact with warfarin?")
+    assert not answer.answered
+    assert answer.text == system.EMPTY
+    assert model.asked == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--text", "no-such-folder", "What?"], "There is no folder no-such-folder."),
+        (["--forget"], "--forget needs --text FOLDER"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_answered_by_what_to_do(
+    arguments: list[str], message: str
+) -> None:
+    command = [sys.executable, "-m", "medrerun", "ask", "interactions", *arguments]
+    done = subprocess.run(
+        command,
+        cwd=REPOSITORY,
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_forgotten_folder_leaves_nothing(folder: Path) -> None:

@@ -291,12 +291,16 @@ _INTERACTING = re.compile(
 )
 
 
-_ABSTAINS = re.compile(r"\W*(?:$|not known\b|unknown\b|i (?:do not|don't) know\b)", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+_UNSURE = re.compile(r"\W*(?:i (?:do not|don't) know\b|$)", re.IGNORECASE)
 
 
 def abstains(text: str) -> bool:
-    """Whether an answer says no more than that it is not known, or nothing at all."""
-    return bool(_ABSTAINS.match(without_thought(text)))
+    """Whether each sentence of an answer says that something is not known, or there is none."""
+    for sentence in _SENTENCE_END.split(without_thought(text).strip()):
+        if not _IGNORANT.search(sentence) and not _UNSURE.match(sentence):
+            return False
+    return True
 
 
 def read_answer(question: Asked, text: str, vocabulary: Vocabulary) -> Answer:

@@ -174,7 +174,7 @@ class OwnFolder:
         return (
             f"{n_pending} of {len(self.documents)} documents are to be read, {n_sentences:,} "
             f"sentences: about {max(1, round(minutes))} min on two cores, no request to a model. "
-            "Each question then takes two to four requests."
+            "Each question then takes two to four requests, up to a minute on two cores."
         )
 
 

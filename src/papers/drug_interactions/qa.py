@@ -250,7 +250,7 @@ def conversations(
     for row in rows:
         if row.arm == "drugrag":
             answers[row.question] = row.answer or ""
-    histories = []
+    histories: list[History] = []
     for follow_up in follow_ups:
         text = follow_up.first.text
         histories.append([Turn(text, statement_of[text], answers[text])])

@@ -41,6 +41,10 @@ NOTEBOOK = "06_interactions_qa"
 MAX_SOURCES = 3
 """Sentences that are cited for one fact."""
 NO_QUESTION = "There is no question. Write one, such as: Which drugs interact with warfarin?"
+EMPTY = (
+    "No interaction or side effect was read from the text, so there is nothing to ask. A relation "
+    "is read from a sentence that names both ends of it."
+)
 NOTHING = "The graph has no fact that answers this question."
 
 
@@ -140,6 +144,8 @@ class Interactions:
         """
         if not question.strip():
             return SystemAnswer(question, NO_QUESTION, answered=False)
+        if not self.content.edges:
+            return SystemAnswer(question, EMPTY, answered=False)
         retrieved = self.retrieve(question, history)
         doubts = [name.query_back for name in retrieved.names if name.query_back]
         if doubts:
