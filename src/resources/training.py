@@ -9,7 +9,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from resources import engine_install
+from resources import engine_install, services
 from resources.engine_install import EngineError
 from resources.settings import LOGS
 from resources.supervisor import say
@@ -51,6 +51,7 @@ def run(
     Raises:
         EngineError: It fails; the message has the last lines of its log.
     """
+    _free_gpu()
     LOGS.mkdir(parents=True, exist_ok=True)
     log = LOGS / f"{script.stem}.log"
     job_file = out.with_name("job.json")
@@ -88,6 +89,13 @@ def run(
             "memory, take a smaller base, batch or max_tokens."
         )
     return lines
+
+
+def _free_gpu() -> None:
+    """End the embedded LLM servers, which hold a GPU's memory; they start anew when asked again."""
+    if engine_install.has_gpu():
+        for name in services.stop("llm"):
+            say(f"The GPU is needed for training: {name} was ended, and starts anew when needed.")
 
 
 def _environment(base: str) -> dict[str, str]:
