@@ -228,7 +228,9 @@ def chosen(hits: int) -> list[released.Choice]:
     ]
 
 
-@pytest.mark.parametrize(("hits", "verdict"), [(10, "differs"), (80, "agrees"), (30, "undecided")])
+@pytest.mark.parametrize(
+    ("hits", "verdict"), [(10, "differs"), (80, "agrees"), (30, "inconclusive")]
+)
 def test_a_scorer_fits_if_it_agrees_with_the_sentences_beyond_chance(hits: int, verdict: str):
     decision = rules.scorer_fits_the_sentence(
         Outcomes([], draws=500), released={"scorer": chosen(hits), "knn": chosen(0)}
@@ -246,7 +248,7 @@ def test_documents_are_diverse_if_two_of_them_do_not_serve_most_sentences(
     choices = [released.Choice(f"s{i}", "R", document, "R") for i, document in enumerate(documents)]
     decision = rules.documents_are_diverse(Outcomes([]), released={"scorer": choices})
     assert decision.verdict == verdict
-    assert rules.documents_are_diverse(Outcomes([]), released={}).verdict == "not run"
+    assert rules.documents_are_diverse(Outcomes([]), released={}).verdict == "not tested"
 
 
 @given(st.integers(1, 60), st.integers(0, 4))

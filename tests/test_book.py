@@ -695,7 +695,7 @@ def test_the_scoreboard_begins_with_a_row_an_experiment(browser: Browser, addres
         )
         assert cells["Claims"] == "1 of 1"
         assert re.fullmatch(r"\d+ of 8", cells["Rescored"])
-        assert cells["Rerun"] == "stand-in"
+        assert cells["Rerun"] == "another model"
         assert cells["Run"].startswith("reference run")
 
 

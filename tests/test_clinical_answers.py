@@ -203,7 +203,7 @@ def decided(found: list[Answer]) -> dict[str, records.Finding]:
 
 @pytest.mark.parametrize(
     ("right", "of", "verdict"),
-    [(30, 30, "agrees"), (15, 30, "undecided"), (1, 30, "differs"), (0, 6, "undecided")],
+    [(30, 30, "agrees"), (15, 30, "inconclusive"), (1, 30, "differs"), (0, 6, "inconclusive")],
 )
 def test_seven_kinds_are_answered_refuted_or_left_open(right, of, verdict):
     found = decided(rows([i < right for i in range(of)], "Not found in chart."))
@@ -213,7 +213,7 @@ def test_seven_kinds_are_answered_refuted_or_left_open(right, of, verdict):
         found["answers_backed_by_evidence"].verdict,
         found["answers_backed_by_evidence"].reason,
     ) == (
-        "not run",
+        "not tested",
         "no answers",
     )
 

@@ -647,7 +647,7 @@ def test_gains_that_need_two_scales_are_left_open(run: Run) -> None:
     rules.decide(run, ingestion.outcomes(run, [], 100), *claims, printed=run.printed)
     found = {c.id.rsplit(".", 1)[1]: c for c in run.claims}
     assert {name: (c.verdict, c.kind) for name, c in found.items()} == dict.fromkeys(
-        claims, ("cannot be run", "printed")
+        claims, ("inconclusive", "printed")
     )
     assert {c.reason for c in run.claims} == {"left open"}
     # the abstract has baselines, in the plural
@@ -658,7 +658,7 @@ def test_gains_that_need_two_scales_are_left_open(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "verdict"), [(0.002, "agrees"), (0.5, "differs"), (None, "undecided")]
+    ("seconds", "verdict"), [(0.002, "agrees"), (0.5, "differs"), (None, "inconclusive")]
 )
 def test_the_graphs_speed_is_decided_by_its_interval(
     run: Run, seconds: float | None, verdict: str

@@ -929,14 +929,14 @@ def test_every_number_and_claim_is_decided_or_has_a_reason(
     found = {name: claim.verdict for name, claim in verdicts(run).items()}
     for name in ("drugrag_beats_baselines_on_sets", "multi_hop", "smaller_prompt"):
         assert found[name] == "agrees", name
-    assert verdicts(run)["judge_ranks_as_humans"].reason == "stand-in", (
+    assert verdicts(run)["judge_ranks_as_humans"].reason == "another model", (
         "the paper's judge is GPT-4.1"
     )
     # the sets are all right, yet MedQuAD's references are answered no better than without facts
     assert found["drugrag_beats_baselines"] == found["drugrag_nearest_to_references"] != "agrees"
     # alike on all of these questions, which are too few to say that they always are
-    assert found["agentic_adds_little"] == found["one_example_helps"] == "undecided"
-    assert found["larger_model_answers_better"] == "not run"
+    assert found["agentic_adds_little"] == found["one_example_helps"] == "inconclusive"
+    assert found["larger_model_answers_better"] == "not tested"
     assert ALONE in verdicts(run)["larger_model_answers_better"].why
     # the three arms without facts would ask a doctor, whatever the question
     assert out.where(task="known").score("f1", "alone").unparsed == len(questions)
@@ -960,8 +960,10 @@ def test_a_judge_at_chance_decides_nothing_and_fills_no_printed_number(
         assert ("rerun", f"drug_interactions.{id}") not in run._values
         assert "0.50" in run._reasons["rerun", f"drug_interactions.{id}"].why
     found = verdicts(run)
+    own = {finding.id.rsplit(".", 1)[1]: finding for finding in run.here_findings}
     for name in ("drugrag_varies_least", "judge_ranks_as_humans"):
-        assert (found[name].verdict, found[name].reason) == ("not run", "judge at chance")
+        assert (found[name].verdict, found[name].reason) == ("not tested", "another model")
+        assert (own[name].answer, own[name].reason) == ("not run", "judge at chance")
     whole, near = found["drugrag_beats_baselines"], found["drugrag_nearest_to_references"]
     assert (whole.verdict, whole.p) == (near.verdict, near.p)
 
@@ -981,7 +983,7 @@ def test_two_models_fill_both_columns_of_table_two_and_are_compared(
 )
 def test_a_pair_of_models_in_the_wrong_order_is_not_compared(models: tuple[str, str]) -> None:
     decision = decisions.larger_answers_better(Outcomes([]), models=models, alone="")
-    assert decision.verdict == "not run"
+    assert decision.verdict == "not tested"
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_a_claim_that_no_notebook_decides_says_why():
         .set_index("id")
         .loc["side_effects.claim.larger_models_also_struggle"]
     )
-    assert (row.verdict, row.reference_verdict) == ("cannot be run", "cannot be run")
+    assert (row.verdict, row.here_answer) == ("cannot be tested", "not run")
     assert "hosted services" in row.why
 
 

@@ -297,7 +297,7 @@ def decided(claim: str, rows: list[Row]) -> decisions.Decision:
     return rules.evaluate(rule, Outcomes(rows, draws=500), "rerun", paper="qa_rag")
 
 
-@pytest.mark.parametrize(("refusals", "verdict"), [(9, "agrees"), (0, "undecided")])
+@pytest.mark.parametrize(("refusals", "verdict"), [(9, "agrees"), (0, "inconclusive")])
 def test_examples_are_judged_on_all_questions_refusals_included(
     refusals: int, verdict: str
 ) -> None:
@@ -309,7 +309,7 @@ def test_passages_that_so_few_questions_cannot_judge_are_undecided() -> None:
     noise = [0.7 if i % 2 else 0.3 for i in range(12)]
     assert (
         decided("retrieval_helps_answers", rerun(qa_rag=noise, closed_book=[0.5] * 12)).verdict
-        == "undecided"
+        == "inconclusive"
     )
 
 

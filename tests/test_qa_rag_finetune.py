@@ -159,7 +159,7 @@ NOISE = np.random.default_rng(0).normal(0, 0.2, 20)
 
 
 @pytest.mark.parametrize(
-    ("gain", "verdict"), [(0.1, "agrees"), (-0.1, "differs"), (NOISE, "undecided")]
+    ("gain", "verdict"), [(0.1, "agrees"), (-0.1, "differs"), (NOISE, "inconclusive")]
 )
 def test_the_papers_split_decides_whether_fine_tuning_helps(
     gain: float | np.ndarray, verdict: str
@@ -237,7 +237,7 @@ def test_without_an_adapter_nothing_is_run() -> None:
     assert (
         decided("loss_falls", [], {}).verdict
         == decided("fine_tuning_helps", [], {}).verdict
-        == "not run"
+        == "not tested"
     )
 
 

@@ -135,7 +135,7 @@ def test_contexts_that_carry_over_do_so_within_questions() -> None:
     assert (level_only.verdict, level_only.p) == ("differs", 1.0)
     assert (
         decided("context_carries_over", rows("contexts", "precision", contexts)).verdict
-        == "not run"
+        == "not tested"
     )
 
 
@@ -297,7 +297,7 @@ NOISE = np.where(np.arange(30) % 2, 0.8, 0.2)
 
 
 @pytest.mark.parametrize(
-    ("first", "verdict"), [(np.full(30, 0.9), "agrees"), (NOISE, "cannot be run")]
+    ("first", "verdict"), [(np.full(30, 0.9), "agrees"), (NOISE, "inconclusive")]
 )
 def test_claims_on_contexts_and_answers_follow_the_values(first: np.ndarray, verdict: str) -> None:
     flat = dict.fromkeys(
@@ -309,7 +309,7 @@ def test_claims_on_contexts_and_answers_follow_the_values(first: np.ndarray, ver
         assert decided(claim, more).verdict == verdict
     assert decided("answers_best", made).verdict == verdict
     assert (
-        decided("hypothetical_beats_question", made).verdict == "cannot be run"
+        decided("hypothetical_beats_question", made).verdict == "inconclusive"
     )  # both have the same values
 
 
@@ -366,7 +366,7 @@ def test_the_reranker_wins_in_print_but_for_two_methods(
 def test_the_printed_tables_decide_what_they_say() -> None:
     assert decided("same_order", []).verdict == "agrees"
     worst = decided("question_is_worst", [])
-    assert (worst.verdict, worst.reason) == ("not run", "no answers")
+    assert (worst.verdict, worst.reason) == ("not tested", "no answers")
     assert (
         "precision: question 0.556, then multiquery 0.564; recall: multiquery 0.269, then question 0.27"
         in worst.why
@@ -395,7 +395,7 @@ def test_only_question_is_worst_where_it_is_last_in_both(
 
 
 @pytest.mark.parametrize(
-    ("recall", "n", "verdict"), [(1.0, 60, "agrees"), (0.4, 30, "differs"), (1.0, 5, "not run")]
+    ("recall", "n", "verdict"), [(1.0, 60, "agrees"), (0.4, 30, "differs"), (1.0, 5, "not tested")]
 )
 def test_a_judge_that_sees_what_is_there_is_believed(recall: float, n: int, verdict: str) -> None:
     arms = dict.fromkeys(

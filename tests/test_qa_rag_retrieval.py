@@ -283,7 +283,7 @@ BETTER, WORSE, EITHER = [1.0] * 12, [-1.0] * 12, [1.0, -1.0] * 6
 
 
 @pytest.mark.parametrize(
-    ("values", "verdict"), [(BETTER, "agrees"), (WORSE, "differs"), (EITHER, "undecided")]
+    ("values", "verdict"), [(BETTER, "agrees"), (WORSE, "differs"), (EITHER, "inconclusive")]
 )
 def test_claims_are_decided_by_the_declared_rules(values: list[float], verdict: str) -> None:
     zero = [0.0] * 12
@@ -301,7 +301,7 @@ def test_a_stand_in_never_decides_the_claim_on_the_papers_reranker() -> None:
         for arm in ("best_window", "scoring_agent")
         for row in rows(arm, BETTER, "ndcg", "rerank")
     ]
-    assert decided("reranker_beats_agent", orders).verdict == "not run"
+    assert decided("reranker_beats_agent", orders).verdict == "not tested"
 
 
 def test_without_an_adapter_the_arms_that_need_one_are_missing_and_their_claim_is_not_run() -> None:
@@ -310,7 +310,7 @@ def test_without_an_adapter_the_arms_that_need_one_are_missing_and_their_claim_i
     assert set(arms) == plain
     assert (
         decided("fine_tuned_beats_hyde", rows("question", BETTER, "document_recall")).verdict
-        == "not run"
+        == "not tested"
     )
 
 

@@ -382,19 +382,19 @@ def test_every_empty_cell_has_a_reason():
 @pytest.mark.parametrize(
     ("id", "value", "verdict"),
     [
-        (F1, 0.8585, "agrees"),  # on the border: half of the last printed digit
-        (F1, 0.8575, "agrees"),
+        (F1, 0.8585, "matches"),  # on the border: half of the last printed digit
+        (F1, 0.8575, "matches"),
         (F1, 0.858501, "differs"),
         (F1, 0.857499, "differs"),
-        (ACCURACY, 0.62905, "agrees"),
+        (ACCURACY, 0.62905, "matches"),
         (ACCURACY, 0.629051, "differs"),
-        (LATENCY, 82.4444, "agrees"),
+        (LATENCY, 82.4444, "matches"),
         (LATENCY, 82.446, "differs"),
-        (DIFFERENCE, -0.3125, "agrees"),
+        (DIFFERENCE, -0.3125, "matches"),
         (DIFFERENCE, 0.31, "differs"),
     ],
 )
-def test_rescored_agrees_up_to_half_of_the_last_printed_digit(id, value, verdict):
+def test_rescored_matches_up_to_half_of_the_last_printed_digit(id, value, verdict):
     run = start()
     run.rescored(id, value)
     run.save()
@@ -406,16 +406,16 @@ def test_rescored_agrees_up_to_half_of_the_last_printed_digit(id, value, verdict
 @pytest.mark.parametrize(
     ("id", "value", "verdict"),
     [
-        (ACCURACY, 0.649, "agrees"),  # 0.629 + 0.02
-        (ACCURACY, 0.609, "agrees"),
+        (ACCURACY, 0.649, "matches"),  # 0.629 + 0.02
+        (ACCURACY, 0.609, "matches"),
         (ACCURACY, 0.6491, "differs"),
-        (F1, 0.758, "agrees"),  # its own tolerance of 0.1
+        (F1, 0.758, "matches"),  # its own tolerance of 0.1
         (F1, 0.757, "differs"),
         (LATENCY, 0.2, "not compared"),
-        (DIFFERENCE, 1.69, "agrees"),
+        (DIFFERENCE, 1.69, "matches"),
     ],
 )
-def test_a_rerun_agrees_within_its_tolerance(id, value, verdict):
+def test_a_rerun_matches_within_its_tolerance(id, value, verdict):
     run = start()
     run.rerun(id, value, model=QWEN)
     run.save()
@@ -426,19 +426,19 @@ def test_a_rerun_agrees_within_its_tolerance(id, value, verdict):
 @pytest.mark.parametrize(
     ("value", "verdict"),
     [
-        (proportion(32, 50), "agrees"),  # 64 %, within two points of 62.9 %
-        (proportion(35, 50), "undecided"),  # 70 % [56, 81]: some of it lies within the tolerance
+        (proportion(32, 50), "matches"),  # 64 %, within two points of 62.9 %
+        (proportion(35, 50), "inconclusive"),  # 70 % [56, 81]: some of it lies within the tolerance
         (proportion(45, 50), "differs"),  # 90 % [79, 96]
         (proportion(5, 50), "differs"),
     ],
 )
-def test_a_rerun_whose_interval_reaches_within_the_tolerance_is_undecided(value, verdict):
+def test_a_rerun_whose_interval_reaches_within_the_tolerance_is_inconclusive(value, verdict):
     run = start()
     run.rerun(ACCURACY, value, model=QWEN)
     run.save()
     row = board().loc[ACCURACY]
     assert row["rerun_verdict"] == verdict
-    assert ("but the interval reaches within it" in row["rerun_why"]) == (verdict == "undecided")
+    assert ("but the interval reaches within it" in row["rerun_why"]) == (verdict == "inconclusive")
 
 
 @pytest.mark.parametrize(
@@ -456,8 +456,8 @@ def test_a_stand_in_model_is_said(model, stand_in):
     run.save()
     row = board().loc[ACCURACY]
     assert row["rerun_model"] == model
-    assert (row["rerun_verdict"] == "stand-in") == stand_in
-    assert (f"{model} stands in for {QWEN}" in row["rerun_why"]) == stand_in
+    assert (row["rerun_verdict"] == "another model") == stand_in
+    assert (f"{model} answered in place of {QWEN}" in row["rerun_why"]) == stand_in
 
 
 def test_sample_data_never_gives_a_verdict_nor_takes_the_place_of_real_data():
@@ -478,10 +478,10 @@ def test_sample_data_never_gives_a_verdict_nor_takes_the_place_of_real_data():
     rows = board()
     assert rows.loc[ACCURACY, "rerun"] == 0.63
     assert rows.loc[ACCURACY, "rerun_verdict"] == "SAMPLE"
-    assert tuple(rows.loc[ACCURACY, ["reference_verdict", "shown"]]) == ("agrees", "reference")
+    assert tuple(rows.loc[ACCURACY, ["reference_verdict", "shown"]]) == ("matches", "reference")
     assert tuple(rows.loc[F1, ["rescored", "rescored_verdict", "rerun_verdict"]]) == (
         0.858,
-        "agrees",
+        "matches",
         "SAMPLE",
     )
     assert tuple(rows.loc[LATENCY, ["rescored", "rescored_verdict"]]) == (1.0, "SAMPLE")
@@ -500,7 +500,7 @@ def test_this_machines_run_is_shown_in_place_of_the_reference_where_it_has_a_val
     reference.cannot_run(F1, "needs a larger machine")
     keep(reference)
     alone = board()
-    assert tuple(alone.loc[ACCURACY, ["reference_verdict", "shown"]]) == ("agrees", "reference")
+    assert tuple(alone.loc[ACCURACY, ["reference_verdict", "shown"]]) == ("matches", "reference")
     assert tuple(alone.loc[F1, ["rescored", "reference_why"]]) == (0.859, "needs a larger machine")
     run = start()
     run.rescored(F1, 0.858)
@@ -528,7 +528,7 @@ def test_a_reason_of_this_machine_does_not_hide_what_the_reference_rescored():
     run.cannot_run(ACCURACY, "the file is gone", kind="rescored")
     run.save()
     rows = board()
-    assert rows.loc[F1, "rescored_verdict"] == "agrees"
+    assert rows.loc[F1, "rescored_verdict"] == "matches"
     assert tuple(rows.loc[ACCURACY, ["rescored_verdict", "rescored_why"]]) == (
         "cannot be run",
         "the file is gone",
@@ -538,12 +538,12 @@ def test_a_reason_of_this_machine_does_not_hide_what_the_reference_rescored():
 def test_released_answers_and_the_rerun_each_have_a_verdict_and_the_released_ones_decide():
     run = start()
     run.claim(CLAIM, "agrees", "9 points", kind="rescored")
-    run.claim(CLAIM, "not run", "a tie is forced", kind="rerun", reason="forced tie")
+    run.claim(CLAIM, "not tested", "a tie is forced", kind="rerun", reason="forced tie")
     run.save()
     row = scoreboard.ledger("toy", "laptop").iloc[0]
     assert (row["rescored_verdict"], row["rerun_verdict"], row["rerun_reason"]) == (
         "agrees",
-        "not run",
+        "not tested",
         "forced tie",
     )
     assert (row["verdict"], row["why"]) == ("agrees", "9 points")
@@ -554,7 +554,7 @@ def test_a_notebook_that_leaves_a_claim_open_does_not_undo_what_another_decided(
     run.claim(CLAIM, "differs", "3 of 4 answers less")
     run.save()
     later = start("01_toy")
-    later.claim(CLAIM, "not run", "another notebook asks this")
+    later.claim(CLAIM, "not tested", "another notebook asks this")
     later.save()
     row = scoreboard.ledger("toy", "laptop").iloc[0]
     assert (row["verdict"], row["rerun_notebook"]) == ("differs", "02_toy")
@@ -562,30 +562,30 @@ def test_a_notebook_that_leaves_a_claim_open_does_not_undo_what_another_decided(
 
 def test_a_claim_that_a_run_is_too_small_for_is_neither_held_nor_refuted_by_it():
     run = start()
-    run.claim(CLAIM, "undecided", "+4 [0, +18] points")
+    run.claim(CLAIM, "inconclusive", "+4 [0, +18] points")
     run.save()
     row = scoreboard.ledger("toy", "laptop").iloc[0]
-    assert (row["verdict"], row["why"]) == ("undecided", "+4 [0, +18] points")
+    assert (row["verdict"], row["why"]) == ("inconclusive", "+4 [0, +18] points")
 
 
 @pytest.mark.parametrize(
     ("verdict", "basis"),
-    [("agrees", "printed"), ("cannot be run", "printed"), ("not run", "rerun")],
+    [("agrees", "printed"), ("cannot be tested", "printed"), ("not tested", "rerun")],
 )
 def test_printed_numbers_decide_a_claim_where_they_can(verdict, basis):
     run = start()
     run.claim(CLAIM, verdict, "as printed", kind="printed")
-    run.claim(CLAIM, "undecided", "as rerun")
+    run.claim(CLAIM, "inconclusive", "as rerun")
     run.save()
     row = scoreboard.ledger("toy", "laptop").iloc[0]
     assert row["basis"] == basis
-    assert row["verdict"] == (verdict if basis == "printed" else "undecided")
+    assert row["verdict"] == (verdict if basis == "printed" else "inconclusive")
 
 
 def test_the_ledger_says_what_decided_each_claim_and_why_one_is_open():
     empty = scoreboard.ledger("toy", "laptop").iloc[0]
     assert (empty["verdict"], empty["why"], empty["rerun_test"]) == (
-        "not run",
+        "not tested",
         "not yet run on this machine",
         "McNemar.",
     )
@@ -677,10 +677,10 @@ def test_the_terminal_shows_scoreboard_and_ledger(capsys, monkeypatch):
     run.rerun(ACCURACY, 0.7, model="SmolLM2-135M")
     run.save()
     assert scoreboard.main(["--profile", "laptop"]) == 0
-    assert "1 stand-in" in capsys.readouterr().out
+    assert "1 another model" in capsys.readouterr().out
     assert scoreboard.main(["--profile", "laptop", "--paper", "toy"]) == 0
     out = capsys.readouterr().out
-    assert "70.00% (stand-in)" in out
+    assert "70.00% (another model)" in out
     assert "Pairs beat lists." in out
     with pytest.raises(SystemExit):
         scoreboard.main(["--paper", "toi"])
@@ -729,7 +729,7 @@ def test_another_model_adds_a_column_and_a_claim_is_decided_within_its_scope(mon
     published.published.cache_clear()
     own = start(llm_model="Qwen2.5-Coder-1.5B-Instruct")
     own.rerun(ACCURACY, proportion(300, 400), model="Qwen2.5-Coder-1.5B-Instruct")
-    own.claim(CLAIM, "not run", "Another model answered.", reason="stand-in")
+    own.claim(CLAIM, "not tested", "Another model answered.", reason="another model")
     keep(own)
     before = board().loc[ACCURACY]
     with monkeypatch.context() as chosen:
@@ -748,10 +748,10 @@ def test_another_model_adds_a_column_and_a_claim_is_decided_within_its_scope(mon
     assert all(str(now[name]) == str(before[name]) for name in before.index), (
         "what was there is not replaced"
     )
-    assert (now[f"rerun by {QWEN}"], now[f"rerun by {QWEN}_verdict"]) == (0.61, "agrees")
+    assert (now[f"rerun by {QWEN}"], now[f"rerun by {QWEN}_verdict"]) == (0.61, "matches")
     claim = scoreboard.ledger("toy", "laptop").iloc[0]
     assert (claim["reference_reason"], claim["verdict"], claim["shown"]) == (
-        "stand-in",
+        "another model",
         "agrees",
         f"rerun by {QWEN}",
     )
@@ -771,9 +771,9 @@ def test_another_model_adds_a_column_and_a_claim_is_decided_within_its_scope(mon
 
 def test_another_model_decides_no_claim_about_any_model():
     own, other = start(llm_model="Qwen2.5-Coder-1.5B-Instruct"), start(llm_model="tiny")
-    own.claim(CLAIM, "undecided", "1 point", p=0.4)
+    own.claim(CLAIM, "inconclusive", "1 point", p=0.4)
     keep(own)
     other.claim(CLAIM, "differs", "-9 points", p=0.001)
     other.save(records.RECORDS / "laptop@tiny" / "01_toy.json")
     claim = scoreboard.ledger("toy", "laptop").iloc[0]
-    assert (claim["verdict"], claim["rerun by tiny_verdict"]) == ("undecided", "differs")
+    assert (claim["verdict"], claim["rerun by tiny_verdict"]) == ("inconclusive", "differs")

@@ -15,7 +15,7 @@ from evaluation.metrics import Score, proportion
 from evaluation.outcomes import Outcomes
 from evaluation.paired import paired_means
 from evaluation.published import Rule
-from evaluation.records import TESTED
+from evaluation.vocabulary import TESTED
 
 SMALL = "Qwen2.5-Coder-1.5B-Instruct"
 
@@ -44,14 +44,24 @@ def found(rows: Outcomes, **rule: Any) -> decisions.Decision:
     return rules.evaluate(Rule(**rule), rows, "rerun", paper="side_effects")
 
 
-def test_a_model_outside_the_scope_of_a_claim_tests_nothing_and_its_numbers_are_told():
+def here(rows: Outcomes, **rule: Any) -> decisions.Decision:
+    return rules.evaluate_here(Rule(**rule), rows, paper="side_effects")
+
+
+def test_a_model_outside_the_scope_of_a_claim_answers_only_whether_it_holds_here():
     rows = outcomes(a=[1] * 40, b=[0] * 40)
     assert found(rows, better="a", than="b").verdict == "agrees"
     assert found(rows, better="a", than="b", scope=["1.5B", "gpt"]).verdict == "agrees"
-    other = found(rows, better="a", than="b", scope=["7B", "8B"])
-    assert (other.verdict, other.reason) == ("not run", "stand-in")
+    scoped: Any = {"better": "a", "than": "b", "scope": ["7B", "8B"]}
+    other = found(rows, **scoped)
+    assert (other.verdict, other.reason) == ("not tested", "another model")
     assert SMALL in other.why
-    assert "100.0" in other.why
+    assert not other.estimates, "a model outside the scope leaves no number with the verdict"
+    own = here(rows, **scoped)
+    assert (own.verdict, own.models) == ("agrees", (SMALL,))
+    (difference,) = own.estimates
+    assert (difference.value, difference.n, difference.difference) == (1.0, 40, True)
+    assert difference.low < 1.0
     twice = rules.evaluate(
         Rule(better=("a",), than=("b",), scope=("7B",)),
         rows,
@@ -70,19 +80,103 @@ def test_released_answers_are_of_the_papers_own_models():
     scored = rules.evaluate(
         rule, rows, "rescored", paper="side_effects", facts={"scored_by": [SMALL]}
     )
-    assert (scored.verdict, scored.reason) == ("not run", "stand-in")
+    assert (scored.verdict, scored.reason) == ("not tested", "another model")
 
 
-@pytest.mark.parametrize(("n", "verdict"), [(5, "not run"), (6, "agrees")])
+def test_rows_of_models_within_the_scope_decide_beside_those_of_others():
+    large = outcomes(model="Llama-3.3-70B", a=[1] * 40, b=[0] * 40)
+    small = outcomes(model=SMALL, c=[1] * 40)
+    rule: Any = {"better": "a", "than": "b", "scope": ["70B"]}
+    decision = found(large.concat(small), **rule)
+    assert (decision.verdict, decision.models) == ("agrees", ("Llama-3.3-70B",))
+
+
+def test_a_judge_is_no_answering_model():
+    rows = outcomes(model="Llama-3.3-70B", a=[1] * 40, b=[0] * 40)
+    judged = outcomes(model="GPT-4.1-mini", judge=[1] * 40)
+    judged.frame["of"] = "a"
+    rule: Any = {"better": "a", "than": "b", "scope": ["Llama-3.3"]}
+    assert found(rows.concat(judged), **rule).verdict == "agrees"
+    assert found(rows.concat(judged), **rule, judges=["GPT-4.1"]).verdict == "agrees"
+    other = found(rows.concat(judged), **rule, judges=["Claude"])
+    assert (other.verdict, other.reason) == ("not tested", "another model")
+    assert "GPT-4.1-mini" in other.why
+    assert here(rows.concat(judged), **rule, judges=["Claude"]).verdict == "agrees"
+
+
+def test_the_first_rule_with_answers_decides_and_some_are_asked_here_alone():
+    rows = outcomes(tuned=[0] * 40, plain=[1] * 40, prompted=[1] * 40, none=[0] * 40)
+    parts: Any = [
+        {"better": "tuned", "than": "plain", "scope": ["Llama"]},
+        {"better": "prompted", "than": "none", "here_only": True},
+    ]
+    decision = found(rows, first_of=parts)
+    assert (decision.verdict, decision.reason) == ("not tested", "another system")
+    assert here(rows, first_of=parts).verdict == "differs", "the first has answers here"
+    prompted = rows.where(arm=["prompted", "none"])
+    assert here(prompted, first_of=parts).verdict == "agrees"
+
+
+def test_a_function_is_asked_here_only_if_it_reads_a_rerun():
+    rule: Any = {"function": "benchmark_is_balanced", "words": "x", "of": ["rescored"]}
+    decision = here(outcomes(a=[1]), **rule)
+    assert (decision.verdict, decision.reason) == ("not tested", "printed only")
+
+
+@pytest.mark.parametrize(
+    ("n_better", "margin", "verdict"),
+    [(10, 0.1, "agrees"), (10, 0.4, "differs"), (10, 0.25, "inconclusive"), (1, 0, "inconclusive")],
+)
+def test_the_words_of_a_claim_can_ask_for_a_margin(n_better, margin, verdict):
+    better = [1] * n_better + [0] * (40 - n_better)
+    rows = outcomes(a=better * 5, b=[0] * 200)
+    if margin:
+        assert found(rows, better="a", than="b", margin=margin).verdict == verdict
+    else:
+        assert found(outcomes(a=better, b=[0] * 40), better="a", than="b").verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("a", "verdict"),
+    [([1, 0] * 200, "agrees"), ([1] * 400, "differs"), ([1, 0] * 10, "inconclusive")],
+)
+def test_equivalence_has_two_bounds(a, verdict):
+    b = ([1, 0] * 200)[: len(a)]
+    rows = outcomes(a=[*a[1:], a[0]], b=b) if verdict == "inconclusive" else outcomes(a=a, b=b)
+    assert found(rows, equivalent="a", than="b", margin=0.05).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("inside", "outside", "verdict"),
+    [(35, 5, "agrees"), (5, 35, "differs"), (20, 16, "inconclusive")],
+)
+def test_whether_a_gain_depends_on_a_condition_is_an_interaction(inside, outside, verdict):
+    rng = np.random.default_rng(0)
+    n = 40
+    gains = [1] * inside + [0] * (n - inside) + [1] * outside + [0] * (n - outside)
+    base = list(rng.integers(0, 2, 2 * n) * 0)
+    rows = outcomes(a=gains, b=base)
+    rows.frame["task"] = ["in" if int(unit) < n else "out" for unit in rows.frame.unit]
+    rule: Any = {"better": "a", "than": "b", "interaction": {"task": ["in", "out"]}}
+    decision = found(rows, **rule)
+    assert decision.verdict == verdict
+    (difference,) = decision.estimates
+    assert math.isclose(difference.value, (inside - outside) / n)
+    if verdict == "inconclusive":  # though each gain is significant on its own
+        for task in ("in", "out"):
+            assert found(rows.where(task=task), better="a", than="b").verdict == "agrees"
+
+
+@pytest.mark.parametrize(("n", "verdict"), [(5, "not tested"), (6, "agrees")])
 def test_so_few_units_that_nothing_could_be_significant_are_too_few(n, verdict):
     decision = found(outcomes(a=[1] * n, b=[0] * n), better="a", than="b")
     assert decision.verdict == verdict
-    assert (decision.reason == "too few") == (verdict == "not run")
+    assert (decision.reason == "too few") == (verdict == "not tested")
 
 
 @pytest.mark.parametrize("rule", [{"above": "a", "bound": 0.5}, {"on_par": "a", "than": "b"}])
 def test_many_rows_of_few_clusters_are_too_few(rule):
-    for clusters, verdict in ((5, "not run"), (100, "agrees")):
+    for clusters, verdict in ((5, "not tested"), (100, "agrees")):
         rows = outcomes(a=[1] * 400, b=[1] * 400)
         rows.frame["cluster"] = [f"c{int(unit) % clusters}" for unit in rows.frame.unit]
         assert found(rows, **rule).verdict == verdict
@@ -109,14 +203,14 @@ def test_one_of_many_parts_refutes_only_at_bonferronis_level():
     arms: dict[str, Any] = {name: one if name == "a" else [1] * 50 for name in names}
     rows = outcomes(**arms)
     parts = tuple(Rule(above=name, bound=0.56) for name in names)
-    assert found(rows, all_of=parts).verdict == "undecided"
+    assert found(rows, all_of=parts).verdict == "inconclusive"
 
 
 def test_an_undecided_claim_names_the_units_that_would_decide_it():
     rng = np.random.default_rng(0)
     first, second = ([int(x < p) for x in rng.random(60)] for p in (0.62, 0.5))
     decision = found(outcomes(a=first, b=second), better="a", than="b")
-    assert decision.verdict == "undecided"
+    assert decision.verdict == "inconclusive"
     assert decision.needed
 
 
@@ -148,7 +242,7 @@ def test_bonferronis_interval_of_a_mean_is_the_normal_one():
 
 def test_a_rule_about_a_measure_that_no_answer_has_tests_nothing():
     decision = found(outcomes(a=[1] * 40), above="a", bound=0.5, measure="cites")
-    assert (decision.verdict, decision.reason) == ("not run", "no answers")
+    assert (decision.verdict, decision.reason) == ("not tested", "no answers")
 
 
 def interval(low: float, high: float) -> Score:
@@ -159,11 +253,11 @@ def interval(low: float, high: float) -> Score:
     ("low", "high", "p", "verdict"),
     [
         (0.03, 0.26, 0.02, "agrees"),
-        (-0.13, 0.24, 1.0, "undecided"),  # as wide as a run of 16 questions leaves it
-        (0.11, 0.78, 0.25, "undecided"),  # six questions cannot be significant
-        (-0.004, 0.010, 0.6, "differs"),  # room for one point at most
+        (-0.13, 0.24, 1.0, "inconclusive"),  # as wide as a run of 16 questions leaves it
+        (0.11, 0.78, 0.25, "inconclusive"),  # six questions cannot be significant
+        (-0.004, 0.010, 0.6, "inconclusive"),  # a small gain refutes no claim of a gain
         (-0.15, -0.05, 0.001, "differs"),
-        (-0.27, 0.0, 0.07, "differs"),
+        (-0.27, 0.0, 0.07, "inconclusive"),
     ],
 )
 def test_better_needs_significance_and_worse_needs_the_whole_interval(low, high, p, verdict):
@@ -171,7 +265,7 @@ def test_better_needs_significance_and_worse_needs_the_whole_interval(low, high,
 
 
 def test_parity_is_not_the_lack_of_a_significant_difference():
-    assert decisions.on_par(interval(-0.389, 0.014)) == "undecided"
+    assert decisions.on_par(interval(-0.389, 0.014)) == "inconclusive"
     assert decisions.on_par(interval(-0.03, 0.04)) == "agrees"
     assert decisions.on_par(interval(-0.776, -0.493)) == "differs"
 
@@ -180,9 +274,9 @@ def test_parity_is_not_the_lack_of_a_significant_difference():
 def test_above_and_below_never_both_hold(low, width, bound):
     value = interval(low, low + width)
     above, below = decisions.above(value, bound), decisions.below(value, bound)
-    assert "agrees" in (above, below) or {above, below} <= {"undecided", "differs"}
+    assert "agrees" in (above, below) or {above, below} <= {"inconclusive", "differs"}
     assert not (above == below == "agrees")
-    assert (above == "undecided") == (low <= bound < low + width)
+    assert (above == "inconclusive") == (low <= bound < low + width)
 
 
 @given(st.lists(st.sampled_from(TESTED), min_size=1))
@@ -196,7 +290,7 @@ def test_one_part_refuted_refutes_the_claim(parts):
 
 def test_more_questions_decide_what_few_leave_open():
     rng = np.random.default_rng(0)
-    for n, verdict in ((8, "undecided"), (2000, "agrees")):
+    for n, verdict in ((8, "inconclusive"), (2000, "agrees")):
         right = (rng.random(n) < 0.6).astype(float)
         test = paired_means(right, np.zeros(n) + 0.5, draws=500)
         assert decisions.better(test, test.p) == verdict

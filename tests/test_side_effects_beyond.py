@@ -232,7 +232,7 @@ def test_a_model_that_always_says_no_is_told_apart_by_evidence():
     ("words", "n", "verdict"),
     [
         ("It depends.", 80, "agrees"),
-        ("It depends.", 20, "undecided"),
+        ("It depends.", 20, "inconclusive"),
         ("E is not known with aspirin.", 80, "differs"),
     ],
 )

@@ -113,7 +113,7 @@ def test_without_sider_the_numbers_have_a_reason(tmp_path):
     rules.decide(run, Outcomes([]), "every_drug_with_ten_effects", sider=None, released={})
     kept = records.load(run.save(tmp_path / "record.json"))
     assert {r.id.rpartition(".")[2] for r in kept.reasons} == set(sd.COUNTS)
-    assert [c.verdict for c in kept.claims] == ["not run"]
+    assert [c.verdict for c in kept.claims] == ["not tested"]
 
 
 def test_a_drug_with_ten_terms_that_is_left_out_refutes_the_claim(sider):

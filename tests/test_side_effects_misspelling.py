@@ -385,14 +385,14 @@ def decide(run: record.Run, out: Outcomes) -> list[str]:
 @pytest.mark.parametrize(
     ("misspelt", "normalised", "correct", "verdicts"),
     [
-        (0, 9, 9, ["agrees", "agrees", "not run"]),
-        (1, 4, 9, ["differs", "undecided", "not run"]),
-        (0, 0, 9, ["agrees", "differs", "not run"]),
+        (0, 9, 9, ["agrees", "agrees", "not tested"]),
+        (1, 4, 9, ["differs", "inconclusive", "not tested"]),
+        (0, 0, 9, ["agrees", "differs", "not tested"]),
         (
             0,
             0,
             0,
-            ["undecided", "undecided", "not run"],
+            ["inconclusive", "inconclusive", "not tested"],
         ),  # nothing is found under the right name either
     ],
 )
@@ -400,7 +400,7 @@ def test_claims_follow_their_rules(run, misspelt, normalised, correct, verdicts)
     assert decide(run, page(misspelt, normalised, correct)) == verdicts
 
 
-@pytest.mark.parametrize(("better", "verdict"), [(8, "agrees"), (1, "undecided")])
+@pytest.mark.parametrize(("better", "verdict"), [(8, "agrees"), (1, "inconclusive")])
 def test_the_claim_on_larger_models_needs_a_larger_model(run, better, verdict):
     queries = mm.paper_queries({f"{letter}x": letter for letter in "abcdefgh"}, ["a"])
     words = {

@@ -462,11 +462,11 @@ def test_six_exact_sets_do_not_show_that_sets_are_nearly_exact(run):
     """However many names they hold: what was drawn are queries."""
     few = [thirty()[i] for i in (0, 1, 2, 27, 28, 29)]
     found = decide(run, page(few, format_b=(1, 0, lambda n: 0.1 * n)), "pairs_nearly_exact_on_sets")
-    assert found == {"pairs_nearly_exact_on_sets": "undecided"}
+    assert found == {"pairs_nearly_exact_on_sets": "inconclusive"}
 
 
 @pytest.mark.parametrize(
-    ("share", "verdict"), [(0.5, "agrees"), (-0.5, "differs"), (1.0, "undecided")]
+    ("share", "verdict"), [(0.5, "agrees"), (-0.5, "differs"), (1.0, "inconclusive")]
 )
 def test_the_window_is_judged_within_queries(run, share, verdict):
     """The first half of each set lies in the window."""
@@ -476,7 +476,7 @@ def test_the_window_is_judged_within_queries(run, share, verdict):
 
 def test_few_queries_show_nothing_about_the_window(run):
     assert decide(run, page(thirty()[:5]), "lists_fail_by_window") == {
-        "lists_fail_by_window": "not run"
+        "lists_fail_by_window": "not tested"
     }
     assert run.claims[0].reason == "too few"
     assert "of 5 queries have both" in run.claims[0].why
@@ -517,7 +517,9 @@ def test_a_rank_correlation_of_few_queries_has_its_exact_p(run):
     out = Outcomes(
         made_up(1, 0, lambda n: seconds[n], queries, arm="format_b", model=PAPERS), draws=2000
     )
-    assert decide(run, out, "pairs_slow_with_set_size") == {"pairs_slow_with_set_size": "undecided"}
+    assert decide(run, out, "pairs_slow_with_set_size") == {
+        "pairs_slow_with_set_size": "inconclusive"
+    }
     assert next(c.p for c in run.claims if c.kind == "rerun") == pytest.approx(
         42 / 720
     )  # an approximation says 0.04

@@ -7,15 +7,17 @@ part does.
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from statistics import NormalDist
 from typing import Final, TypeVar, cast
 
 from evaluation import figures
 from evaluation.metrics import ALPHA, Score
 from evaluation.paired import Paired
-from evaluation.published import ON_PAR, WORTHWHILE
-from evaluation.records import TESTED, Tested, Untested, Verdict
+from evaluation.published import ON_PAR
+from evaluation.records import Estimate
+from evaluation.vocabulary import TESTED, Reason, Tested, Verdict
 
 POWER: Final = 0.8
 
@@ -30,21 +32,28 @@ Interval = Score | Paired
 
 @dataclass(frozen=True)
 class Decision:
-    """A verdict and the numbers behind it.
+    """What a rule says of some rows, and the numbers behind it.
+
+    A rule that is asked of this run's rows says "agrees", "differs" or "inconclusive" as one that
+    is asked of the paper's; `rules.decide` puts it in the words of either question.
 
     Attributes:
         verdict: Whether the claim holds, or why it was not tested.
         why: The numbers that led to it, in words.
         p: The largest p-value, adjusted within the rule; None if nothing was tested.
         reason: Why the claim was not tested, if it was not.
-        needed: Number of units that would decide an undecided claim.
+        needed: Number of units that would decide an inconclusive claim.
+        estimates: The values and differences with their intervals.
+        models: Names of the models whose answers decided.
     """
 
     verdict: Verdict
     why: str
     p: float | None = None
-    reason: Untested | None = None
+    reason: Reason | None = None
     needed: int | None = None
+    estimates: tuple[Estimate, ...] = ()
+    models: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,10 +63,30 @@ class Part:
     Attributes:
         interval: A score or a difference with its 95 % interval.
         criterion: Says whether an interval agrees with the claim.
+        label: What was measured, for a reader. A part without one leaves no estimate.
+        unit: Unit of the measure, see `measures.unit`.
+        bound: The value at which the claim's truth turns.
     """
 
     interval: Interval
     criterion: Callable[[Interval], Tested]
+    label: str = ""
+    unit: str = "fraction"
+    bound: float | None = None
+
+    def estimate(self) -> Estimate:
+        """The interval as a record keeps it."""
+        interval = self.interval
+        return Estimate(
+            label=self.label,
+            value=interval.value,
+            low=interval.low,
+            high=interval.high,
+            n=interval.n,
+            unit=self.unit,
+            difference=isinstance(interval, Paired),
+            bound=self.bound,
+        )
 
     def verdict(self, n_parts: int = 1) -> Tested:
         """Judge the part.
@@ -93,16 +122,17 @@ def decide_by_intervals(
         n_parts: Number of parts of a larger claim of which this one is part.
 
     Returns:
-        The decision. If it is undecided, it names the number of units that would decide
+        The decision. If it is inconclusive, it names the number of units that would decide
         it.
     """
     supported = [part.verdict() for part in parts]
     refuted = [part.verdict(n_parts * len(parts)) for part in parts]
     verdict = all_of(supported, refuted)
     needed = None
-    if verdict == "undecided":
+    if verdict == "inconclusive":
         needed = _units_for_all(parts, bounds)
-    return Decision(verdict, why, p, needed=needed)
+    estimates = tuple(part.estimate() for part in parts if part.label)
+    return Decision(verdict, why, p, needed=needed, estimates=estimates)
 
 
 def _units_for_all(parts: Sequence[Part], bounds: Sequence[float]) -> int | None:
@@ -164,22 +194,32 @@ def _half_width_towards(bound: float, interval: Interval) -> float:
     return interval.high - interval.value
 
 
-def better(difference: Interval, p: float, *, worthwhile: float = WORTHWHILE) -> Tested:
-    """Whether the first arm is better than the second.
+def better(
+    difference: Interval, p: float, *, margin: float = 0.0, refuted_below: float | None = None
+) -> Tested:
+    """Whether the first arm is better than the second, by more than a margin.
+
+    The truth of the claim turns at one value, the margin: an interval that lies on one side of it
+    decides, and any other leaves the claim open. That a gain is small refutes no claim that it
+    exists; a claim of a gain that is "large" or "clear" has a margin.
 
     Args:
         difference: The first arm minus the second.
         p: The adjusted p-value of the difference.
-        worthwhile: The smallest gain that counts.
+        margin: The gain that the words of the claim ask for, in the unit of the measure.
+        refuted_below: A lower bound for what refutes, by default the margin: where the paper
+            speaks of a gain and prints a slight loss, a rerun of exactly this loss must not
+            refute it.
 
     Returns:
-        "agrees" if the first arm is significantly better, "differs" if the interval has
-        no room for a worthwhile gain, else "undecided".
+        "agrees" if the first arm is significantly better and by more than the margin, "differs" if
+        it is better by less than the margin or not at all, else "inconclusive".
     """
+    if difference.high < (margin if refuted_below is None else refuted_below):
+        return "differs"
     middle = (difference.low + difference.high) / 2
-    if p < ALPHA and middle > 0:
-        return "agrees"
-    return "differs" if difference.high < worthwhile else "undecided"
+    is_beyond = middle > 0 if margin == 0 else difference.low > margin
+    return "agrees" if p < ALPHA and is_beyond else "inconclusive"
 
 
 def on_par(difference: Interval, *, margin: float = ON_PAR) -> Tested:
@@ -187,18 +227,26 @@ def on_par(difference: Interval, *, margin: float = ON_PAR) -> Tested:
     return above(difference, -margin)
 
 
+def equivalent(difference: Interval, *, margin: float = ON_PAR) -> Tested:
+    """Whether two arms differ by less than ``margin``, in either direction."""
+    if -margin < difference.low and difference.high < margin:
+        return "agrees"
+    is_outside = difference.low >= margin or difference.high <= -margin
+    return "differs" if is_outside else "inconclusive"
+
+
 def above(value: Interval, bound: float) -> Tested:
     """Whether a value lies above a bound, by its whole interval."""
     if value.low > bound:
         return "agrees"
-    return "differs" if value.high <= bound else "undecided"
+    return "differs" if value.high <= bound else "inconclusive"
 
 
 def below(value: Interval, bound: float) -> Tested:
     """Whether a value lies below a bound, by its whole interval."""
     if value.high < bound:
         return "agrees"
-    return "differs" if value.low >= bound else "undecided"
+    return "differs" if value.low >= bound else "inconclusive"
 
 
 def exactly(holds: bool) -> Tested:
@@ -214,7 +262,7 @@ def all_of(verdicts: Iterable[Tested], refuting: Iterable[Tested] | None = None)
         refuting: The verdicts that may refute the claim, by default the same.
 
     Returns:
-        "differs" if a part differs, "agrees" if all agree, else "undecided".
+        "differs" if a part differs, "agrees" if all agree, else "inconclusive".
 
     Raises:
         ValueError: If there is no part.
@@ -226,7 +274,7 @@ def all_of(verdicts: Iterable[Tested], refuting: Iterable[Tested] | None = None)
         refuting = verdicts
     if "differs" in refuting:
         return "differs"
-    return "agrees" if set(verdicts) == {"agrees"} else "undecided"
+    return "agrees" if set(verdicts) == {"agrees"} else "inconclusive"
 
 
 def enough_clusters(n_clusters: int, n_tests: int = 1) -> bool:
@@ -246,7 +294,7 @@ def enough_clusters(n_clusters: int, n_tests: int = 1) -> bool:
 def too_few_clusters(n_clusters: int, why: str) -> Decision:
     """The decision where no randomisation of the clusters can be significant."""
     limit = f"A randomisation of {n_clusters} clusters cannot be significant"
-    return Decision("not run", f"{limit}, whatever the answers. {why}", reason="too few")
+    return Decision("not tested", f"{limit}, whatever the answers. {why}", reason="too few")
 
 
 def is_model_of(model: str, names: Iterable[str]) -> bool:
@@ -264,22 +312,15 @@ def is_model_of(model: str, names: Iterable[str]) -> bool:
     return False
 
 
-def require_own_models(decision: Decision, about: str, others: Sequence[str]) -> Decision:
-    """Withdraw a verdict if stand-ins took the place of what the claim is about.
+def another_model(about: str, models: Sequence[str]) -> Decision:
+    """The decision where other models answered than those that the claim is about.
 
     Args:
-        decision: The decision by the rule alone.
-        about: What the claim is about, in words.
-        others: Names of the stand-ins; empty if there are none.
-
-    Returns:
-        ``decision``, or a decision "not run" that names the stand-ins.
+        about: The models that the claim is about, in words.
+        models: Names of the models that answered.
     """
-    if not others or decision.verdict not in TESTED:
-        return decision
-    stand_ins = figures.listed(others)
-    why = f"The claim is about {about}; this run used {stand_ins}. {decision.why}"
-    return Decision("not run", why, decision.p, reason="stand-in")
+    why = f"The claim is about {about}; here {figures.listed(models)} answered."
+    return Decision("not tested", why, reason="another model")
 
 
 def join(decisions: Sequence[Decision]) -> Decision:
@@ -292,9 +333,20 @@ def join(decisions: Sequence[Decision]) -> Decision:
     why = " ".join(decision.why for decision in decisions)
     p = _largest(decision.p for decision in decisions)
     needed = None
-    if verdict == "undecided":
+    if verdict == "inconclusive":
         needed = _largest(decision.needed for decision in decisions)
-    return Decision(verdict, why, p, needed=needed)
+    estimates = tuple(chain.from_iterable(decision.estimates for decision in decisions))
+    models = chain.from_iterable(decision.models for decision in decisions)
+    decision = Decision(verdict, why, p, needed=needed, estimates=estimates)
+    return with_models(decision, models)
+
+
+def with_models(decision: Decision, models: Iterable[str]) -> Decision:
+    """Note the models that decided, each once; a claim that was not tested has none."""
+    if decision.verdict not in TESTED or decision.models:
+        return decision
+    names = tuple(dict.fromkeys(name for name in models if name))
+    return replace(decision, models=names)
 
 
 def _largest(values: Iterable[NumberT | None]) -> NumberT | None:

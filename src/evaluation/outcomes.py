@@ -179,7 +179,11 @@ class Outcomes:
         for name, accepted in conditions.items():
             values = [accepted] if isinstance(accepted, str) else list(accepted)
             mask &= self._column(name).isin(values)
-        return self._with_frame(self.frame[mask])
+        return self.select(mask)
+
+    def select(self, is_selected: pd.Series) -> Outcomes:
+        """Select rows by a column of True and False, with the same labels and settings."""
+        return self._with_frame(self.frame[is_selected])
 
     def _column(self, name: str) -> pd.Series:
         """A column of the table, or the value of a stratum in each row."""

@@ -29,8 +29,6 @@ RERUN_TOLERANCE: dict[Unit, float] = {"fraction": 0.02, "percentage_points": 2.0
 """How far a rerun may lie from the printed number; speed is not compared."""
 _NUMERAL = re.compile(r"\d[\d,]*(?:\.(\d+))?")
 EntryT = TypeVar("EntryT", bound="Entry")
-WORTHWHILE: Final = 0.02
-"""The smallest gain that counts, of measures within 0 and 1: the tolerance of a rerun number."""
 ON_PAR: Final = 0.05
 """How much worse something may be that is on par, of measures within 0 and 1."""
 
@@ -152,13 +150,29 @@ Arms = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
 class Rule(Strict):
     """What must hold for a claim, on the rows of the table of answers. One verb, and what it needs.
 
-    `better` and `on_par` compare each of their arms with each of `than` by paired tests, p adjusted
-    by Holm over the rule's own comparisons; `above`, `below` and `exactly` hold one arm against
-    `bound`.
+    `better`, `on_par` and `equivalent` compare each of their arms with each of `than` by paired
+    tests, p adjusted by Holm over the rule's own comparisons; `above`, `below` and `exactly` hold
+    one arm against `bound`. `all_of` joins rules that must all hold; the first of `first_of` that
+    has answers decides.
+
+    The same rule answers both questions about a claim. For the paper's system it sees the rows of
+    models within `scope`, judged by `judges`; here it sees the rows of whatever models ran. A rule
+    and a function of `papers/<paper>/rules.py` therefore never look at a model's name.
+
+    Modifiers:
+        margin: of `better`, the gain that the claim's own words ask for ("far", "much", "clearly"),
+            fixed from the text before results are seen; of `on_par` and `equivalent`, how much
+            worse or different an arm may be (default `ON_PAR`). In the unit of the measure.
+        interaction: a column or stratum and two of its values: the gain of `better` over `than` is
+            larger within the first value than within the second. For claims that an effect is
+            there under one condition and not under another; two p-values cannot show that.
+        where, each: the rows, and a column within each of whose values the rule must hold.
+        scope, judges: names of the models, and of the judges, that the claim is about.
     """
 
     better: Arms = ()
     on_par: Arms = ()
+    equivalent: Arms = ()
     above: str = ""
     below: str = ""
     exactly: str = ""
@@ -166,15 +180,29 @@ class Rule(Strict):
         default="", description="in the paper's module `rules`; takes the rows, gives a Decision"
     )
     all_of: tuple[Rule, ...] = ()
+    first_of: tuple[Rule, ...] = Field(
+        default=(), description="the first of them that has answers decides"
+    )
     than: Arms = ()
     measure: str = "accuracy"
     bound: float | None = None
+    margin: float | None = Field(default=None, ge=0, description="see above")
+    interaction: dict[str, tuple[str, str]] = Field(
+        default_factory=dict, max_length=1, description="see above"
+    )
     where: dict[str, tuple[str, ...]] = Field(
         default_factory=dict, description="columns or strata, and their values"
     )
     each: str = Field(default="", description="a column, within each of whose values it must hold")
     scope: Arms = Field(
         default=(), description="words of the names of the models that the claim is about"
+    )
+    judges: Arms = Field(
+        default=(), description="words of the names of the judges that the claim is about"
+    )
+    here_only: bool = Field(
+        default=False,
+        description="what it compares is not the paper's system: it answers the second question",
     )
     tie: str = Field(
         default="", description="a measure; arms that are handed the same cannot but tie"
@@ -185,25 +213,36 @@ class Rule(Strict):
     @model_validator(mode="after")
     def _one_verb(self) -> Rule:
         verbs = (
-            self.better,
-            self.on_par,
+            self.first,
             self.above,
             self.below,
             self.exactly,
             self.function,
             self.all_of,
+            self.first_of,
         )
-        if sum(map(bool, verbs)) != 1:
+        several = sum(map(bool, (self.better, self.on_par, self.equivalent))) > 1
+        if several or sum(map(bool, verbs)) != 1:
             raise ValueError(
-                "a rule has one of better, on_par, above, below, exactly, function, all_of"
+                "a rule has one of better, on_par, equivalent, above, below, exactly, function, "
+                "all_of, first_of"
             )
         if bool(self.first) != bool(self.than):
-            raise ValueError("`than` goes with better and on_par")
+            raise ValueError("`than` goes with better, on_par and equivalent")
         if bool(self.arm) != (self.bound is not None):
             raise ValueError("`bound` goes with above, below and exactly")
+        self._check_modifiers()
+        return self
+
+    def _check_modifiers(self) -> None:
+        if self.margin is not None and not self.first:
+            raise ValueError("`margin` goes with better, on_par and equivalent")
+        if self.interaction and not self.better:
+            raise ValueError("`interaction` goes with better")
+        if self.interaction and self.each:
+            raise ValueError("`interaction` and `each` do not go together")
         if self.function and not self.words_:
             raise ValueError("a rule by a function says in `words` what the function asks")
-        return self
 
     @property
     def arm(self) -> str:
@@ -213,23 +252,51 @@ class Rule(Strict):
     @property
     def first(self) -> tuple[str, ...]:
         """The arms that are compared with those of `than`."""
-        return self.better or self.on_par
+        return self.better or self.on_par or self.equivalent
+
+    @property
+    def boundary(self) -> float:
+        """The difference or value at which the claim's truth turns."""
+        if self.arm:
+            return self.bound or 0.0
+        if self.better:
+            return self.margin or 0.0
+        return -self.tolerated
+
+    @property
+    def tolerated(self) -> float:
+        """How much worse `on_par`, or how different `equivalent`, may be."""
+        return ON_PAR if self.margin is None else self.margin
+
+    @property
+    def parts(self) -> tuple[Rule, ...]:
+        """The rules that it is made of."""
+        return self.all_of or self.first_of
 
     @property
     def arms(self) -> tuple[str, ...]:
         """The arms that it or one of its parts names."""
         arms = [self.arm] if self.arm else []
         arms += [*self.first, *self.than]
-        for part in self.all_of:
+        for part in self.parts:
             arms += part.arms
         return tuple(arms)
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The names of models that it or one of its parts is about."""
+        names = list(self.scope)
+        for part in self.parts:
+            names += part.scopes
+        return tuple(names)
 
     def words(self, label: Callable[[str], str] = str) -> str:
         """The rule as a sentence; ``label`` gives an arm's name for a reader."""
         if self.words_:
             return " ".join(self.words_.split())
-        if self.all_of:
-            return " ".join(part.words(label) for part in self.all_of)
+        if self.parts:
+            joiner = " Where there are no such answers: " if self.first_of else " "
+            return joiner.join(part.words(label) for part in self.parts)
         if self.than:
             return self._comparison_in_words(label)
         return self._bound_in_words(label)
@@ -245,24 +312,45 @@ class Rule(Strict):
         return text
 
     def _bound_in_words(self, label: Callable[[str], str]) -> str:
-        value = self.bound or 0.0
-        bound = f"{100 * value:g} %" if unit(self.measure) == "fraction" else f"{value:g}"
+        bound = self._in_unit(self.bound or 0.0)
         subject = f"{label(self.arm)}, {self._scope_of_measure()}"
         if self.exactly:
             return f"{subject}: exactly {bound}."
         side = "above" if self.above else "below"
         return f"{subject}: the 95 % interval lies {side} {bound}."
 
+    def _in_unit(self, value: float) -> str:
+        return f"{100 * value:g} %" if unit(self.measure) == "fraction" else f"{value:g}"
+
     def _comparison_in_words(self, label: Callable[[str], str]) -> str:
         is_family = len(self.first) * len(self.than) > 1 or bool(self.each)
         test = "paired randomisation test by cluster" + " adjusted by Holm" * is_family
-        criterion = "every difference is positive and significant"
-        if self.on_par:
-            margin = f"{-100 * ON_PAR:g} points"
-            criterion = f"the 95 % interval of the difference lies above {margin}"
         first = " and ".join(label(arm) for arm in self.first)
         others = " and ".join(label(arm) for arm in self.than)
-        return f"{first} against {others}, {self._scope_of_measure()}: {test}; {criterion}."
+        subject = f"{first} against {others}, {self._scope_of_measure()}"
+        if self.interaction:
+            ((name, (inside, outside)),) = self.interaction.items()
+            return (
+                f"{subject}: the difference where {name} is {inside}, minus the difference where "
+                f"it is {outside}; the 95 % interval, over clusters, lies above "
+                f"{self._in_points(self.boundary)}."
+            )
+        return f"{subject}: {test}; {self._criterion_in_words()}."
+
+    def _criterion_in_words(self) -> str:
+        if self.better and self.margin:
+            margin = self._in_points(self.margin)
+            return f"every difference is significant and its 95 % interval lies above {margin}"
+        if self.better:
+            return "every difference is positive and significant"
+        margin = self._in_points(self.tolerated)
+        if self.equivalent:
+            return f"the 95 % interval of the difference lies within ±{margin}"
+        return f"the 95 % interval of the difference lies above -{margin}"
+
+    def _in_points(self, value: float) -> str:
+        is_share = unit(self.measure) == "fraction"
+        return f"{100 * value:g} points" if is_share else f"{value:g}"
 
 
 def _without_underscores(arm: str) -> str:

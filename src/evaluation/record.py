@@ -19,7 +19,7 @@ from evaluation.answers import NOT_RUN, Answer, NotRunError, Unit, make_row, not
 from evaluation.metrics import Score
 from evaluation.provenance import Json, machine, public_parameters
 from evaluation.published import Basis, Kind, Number, RecordError, published
-from evaluation.records import Verdict
+from evaluation.vocabulary import HereAnswer, Verdict
 from helpers import neighbours
 from helpers.completions import CapabilityError
 from resources.download import digest
@@ -89,6 +89,7 @@ class Run:
         self._values: dict[tuple[str, str], records.Value] = {}
         self._reasons: dict[tuple[str, str], records.Reason] = {}
         self._claims: dict[tuple[str, str], records.Finding] = {}
+        self._here: dict[str, records.HereFinding] = {}
         self._data: dict[str, records.DataUsed] = {}
         self._models: dict[tuple[str, str], records.ModelUsed] = {}
         self._timings: list[records.Timing] = []
@@ -384,7 +385,7 @@ class Run:
         kind: Basis = "rerun",
         **more: Any,  # noqa: ANN401
     ) -> None:
-        """Decide a claim on this run's data.
+        """Say whether a claim holds for the paper's system.
 
         Args:
             claim_id: Id of the claim.
@@ -392,7 +393,7 @@ class Run:
             why: The numbers that led to it, in words.
             test: The test, in place of the declared one.
             kind: What it was decided by.
-            **more: Further fields of `records.Finding`: p, reason and needed.
+            **more: Further fields of `records.Finding`: p, reason, needed, estimates and models.
         """
         test = test or self.printed.claim(claim_id).decided_by
         self._claims[claim_id, kind] = records.validate_part(
@@ -405,6 +406,41 @@ class Run:
             test=test,
             **more,
         )
+
+    def claim_here(
+        self,
+        claim_id: str,
+        answer: HereAnswer,
+        why: str,
+        *,
+        test: str = "",
+        **more: Any,  # noqa: ANN401
+    ) -> None:
+        """Say whether a claim holds here, by the models that ran.
+
+        Args:
+            claim_id: Id of the claim.
+            answer: Whether it holds here, or that nothing was run.
+            why: The numbers that led to it, in words.
+            test: The test, in place of the declared one.
+            **more: Further fields of `records.HereFinding`: p, reason, needed, estimates and
+                models.
+        """
+        test = test or self.printed.claim(claim_id).decided_by
+        self._here[claim_id] = records.validate_part(
+            records.HereFinding,
+            claim_id,
+            id=claim_id,
+            answer=answer,
+            why=why,
+            test=test,
+            **more,
+        )
+
+    @property
+    def here_findings(self) -> list[records.HereFinding]:
+        """The answers to the second question so far, in the order of the claims."""
+        return list(self._here.values())
 
     @property
     def claims(self) -> list[records.Finding]:
@@ -485,6 +521,7 @@ class Run:
             values=list(self._values.values()),
             reasons=list(self._reasons.values()),
             claims=self.claims,
+            here_findings=self.here_findings,
             provenance=provenance,
             arms=labels,
             files=_digests(saved),

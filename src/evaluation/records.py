@@ -8,56 +8,21 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar, cast
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from evaluation.provenance import scrubbed, without_addresses
 from evaluation.published import Basis, Entry, Kind, RecordError, Strict
+from evaluation.vocabulary import (
+    FORMER_REASONS,
+    FORMER_VERDICTS,
+    HereAnswer,
+    Reason as WhyUnanswered,
+    Verdict,
+)
 from resources.download import digest, write_whole
 from resources.settings import BUILD, Profile, profile_model
 
 log = logging.getLogger(__name__)
-
-Tested = Literal["agrees", "differs", "undecided"]
-Verdict = Literal["agrees", "differs", "undecided", "not run", "cannot be run"]
-
-TESTED: Final[tuple[Tested, ...]] = (
-    "agrees",
-    "differs",
-    "undecided",
-)  # the verdicts of a claim that a run has tested
-
-Untested = Literal[
-    "stand-in",
-    "forced tie",
-    "too few",
-    "no answers",
-    "judge at chance",
-    "one model",
-    "left open",
-    "undefined",
-    "not public",
-]
-UNTESTED: Final[dict[Untested, str]] = {
-    "stand-in": (
-        "The claim concerns other models (name one in LLM_MODEL or the notebook's parameters)."
-    ),
-    "forced tie": (
-        "All arms received the same fact for every question (incomplete knowledge would test it)."
-    ),
-    "too few": "With so few units, no test could be conclusive (increase the profile's sizes).",
-    "no answers": "An arm in the claim has no answers here (the evidence says how to add it).",
-    "judge at chance": "The judge cannot tell right from wrong answers (a larger model may).",
-    "one model": "The claim compares models, and one has answered (name a second one).",
-    "left open": "The released or printed data are inconclusive (a further release may help).",
-    "undefined": "The paper defines no measure of it (only its authors can).",
-    "not public": "The required data or models are not public (only their release would help).",
-}
-"""Why a claim is not tested, in a word and in a sentence."""
-CLOSED: Final = (
-    "left open",
-    "undefined",
-    "not public",
-)  # those by which nobody can test it on public data
 
 Status = Literal["not run", "cannot be run"]
 RECORDS = BUILD / "records"
@@ -67,9 +32,9 @@ Why = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 NAME = r"^[\w-]+$"
 # entries of a record that are no free text, so that nothing is looked for in them
 _NOT_TEXT = frozenset(
-    {"id", "kind", "status", "verdict", "sha256", "created", "commit", "packages", "files"}
+    {"id", "kind", "status", "verdict", "answer", "sha256", "created", "commit", "packages"}
 )
-_NOT_TEXT |= {"notebook", "paper", "profile"}
+_NOT_TEXT |= {"files", "notebook", "paper", "profile"}
 
 
 class Value(Entry):
@@ -95,18 +60,62 @@ class Reason(Entry):
     why: Why
 
 
-class Finding(Entry):
-    """A claim's verdict, by printed numbers, released answers (rescored) or this run's (rerun)."""
+class Estimate(Strict):
+    """A value with its 95 % interval that entered an answer about a claim."""
 
-    kind: Basis = "rerun"
-    verdict: Verdict
+    label: str = Field(description="what was measured, for a reader")
+    value: float
+    low: float
+    high: float
+    n: int = Field(description="rows that it was measured on")
+    unit: str = Field(description="of the measure, see `measures.unit`")
+    difference: bool = Field(default=False, description="first arm minus second")
+    bound: float | None = Field(default=None, description="where the claim's truth turns")
+
+
+class ClaimAnswer(Entry):
+    """What the answers to both questions about a claim have in common."""
+
     test: str
     p: float | None = None
     why: Why
-    reason: Untested | None = None
+    reason: WhyUnanswered | None = None
     needed: int | None = Field(
-        default=None, description="units that would decide it, if it is undecided"
+        default=None, description="units that would decide it, if it is inconclusive"
     )
+    estimates: list[Estimate] = Field(default_factory=list)
+    models: list[str] = Field(
+        default_factory=list, description="the models whose answers decided it"
+    )
+
+
+class Finding(ClaimAnswer):
+    """Does a claim hold for the paper's system? By one basis; see `vocabulary`."""
+
+    kind: Basis = "rerun"
+    verdict: Verdict
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_former_words(cls, fields: Any) -> Any:  # noqa: ANN401
+        """Read a record that was written before there were two questions."""
+        if not isinstance(fields, dict):
+            return fields
+        verdict, reason = str(fields.get("verdict")), str(fields.get("reason"))
+        if reason == "left open":
+            return fields | {"verdict": "inconclusive", "reason": None}
+        current = dict(fields)
+        if verdict in FORMER_VERDICTS:
+            current["verdict"] = FORMER_VERDICTS[verdict]
+        if reason in FORMER_REASONS:
+            current["reason"] = FORMER_REASONS[reason]
+        return current
+
+
+class HereFinding(ClaimAnswer):
+    """Does a claim hold here, by the models that ran? Never counted as a verdict."""
+
+    answer: HereAnswer
 
 
 class Timing(Strict):
@@ -169,6 +178,9 @@ class Record(Strict):
     values: list[Value]
     reasons: list[Reason]
     claims: list[Finding]
+    here_findings: list[HereFinding] = Field(
+        default_factory=list, description="answers to the second question about the claims"
+    )
     extras: list[Any] = Field(default_factory=list, description="of earlier versions")
     provenance: Provenance
     arms: dict[str, str] = Field(

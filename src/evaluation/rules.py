@@ -1,4 +1,8 @@
-"""Decide the claims of a paper by the rules declared in `data/published`.
+"""Answer both questions about the claims of a paper by the rules declared in `data/published`.
+
+Does a claim hold for the paper's system, and does it hold here? One rule answers both, on different
+rows (see `evaluation.vocabulary`). Which rows these are is decided here and nowhere else, so that
+rules, and the functions of a paper's module ``rules``, never look at the name of a model.
 
 The tests of a rule form one family for the correction of p-values. The family consists
 of the arms that the rule names, so an arm added elsewhere cannot change a verdict.
@@ -7,22 +11,24 @@ of the arms that the rule names, so an arm added elsewhere cannot change a verdi
 import importlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from itertools import product
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, Literal
+
+import pandas as pd
 
 from evaluation import decisions, figures
 from evaluation.answers import NotRunError
-from evaluation.decisions import Decision, Part
+from evaluation.decisions import Decision, Interval, Part
+from evaluation.interactions import interaction
 from evaluation.measures import measure_label, unit
 from evaluation.metrics import Score
 from evaluation.outcomes import PAIRING_COLUMNS, Comparison, Outcomes
-from evaluation.published import ON_PAR, WORTHWHILE, Basis, Claim, Rule
+from evaluation.published import Basis, Claim, Rule
 from evaluation.record import Run
-from evaluation.records import Untested
 from evaluation.verdicts import findings
+from evaluation.vocabulary import HERE_BY_TESTED, Reason, Tested
 
 FORCED_TIE_SHARE: Final = 0.98
 """Arms that got the same evidence for this share of units cannot but tie."""
@@ -33,10 +39,18 @@ SOURCES: Mapping[Basis, str] = {
     "rerun": "rerun",
 }
 """The value of the column ``source`` in the rows that each basis uses."""
+Question = Literal["paper", "here"]
+"""Does a claim hold for the paper's system, or here? See `evaluation.vocabulary`."""
+_UNANSWERED: Final[tuple[Reason, ...]] = (
+    "another model",
+    "no answers",
+    "judge at chance",
+)
+"""Reasons by which the next rule of `first_of` is asked."""
 
 
 def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.Html:  # noqa: ANN401
-    """Decide claims of the run's paper, report them to the run and list them.
+    """Answer both questions about claims of the run's paper, report and list the answers.
 
     Args:
         run: The run to report to. Its paper declares the claims.
@@ -53,35 +67,44 @@ def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.
     declared = [run.printed.claim(f"{run.paper}.claim.{name}") for name in claims]
     for claim in declared:
         _decide_claim(run, outcomes, claim, facts)
-    return findings(declared, run.claims, sample=run.sample)
+    return findings(declared, run.claims, run.here_findings, sample=run.sample)
 
 
 def _decide_claim(run: Run, outcomes: Outcomes, claim: Claim, facts: Mapping[str, Any]) -> None:
     if claim.why_not:
-        reason: Untested = "not public" if claim.test else "undefined"
-        run.claim(claim.id, "cannot be run", claim.why_not, reason=reason)
+        reason: Reason = "not public" if claim.test else "undefined"
+        run.claim(claim.id, "cannot be tested", claim.why_not, reason=reason)
+        run.claim_here(claim.id, "not run", claim.why_not, reason=reason)
         return
     if claim.unasked:
-        run.claim(claim.id, "not run", claim.unasked, reason="no answers")
+        run.claim(claim.id, "not tested", claim.unasked, reason="no answers")
+        run.claim_here(claim.id, "not run", claim.unasked, reason="no answers")
         return
     rule = claim.rule
     if rule is None:
         raise ValueError(f"{claim.id} declares no rule. Add one in data/published/{run.paper}.yml.")
     for kind in rule.bases:
         decision = evaluate(rule, outcomes, kind, paper=run.paper, facts=facts)
-        why = decision.why
-        if decision.needed:
-            why += f" A verdict would need about {decision.needed:,} units."
-        run.claim(
-            claim.id,
-            decision.verdict,
-            why,
-            test=rule.words(outcomes.label),
-            kind=kind,
-            p=decision.p,
-            reason=decision.reason,
-            needed=decision.needed,
-        )
+        run.claim(claim.id, decision.verdict, kind=kind, **_as_reported(decision, rule, outcomes))
+    decision = evaluate_here(rule, outcomes, paper=run.paper, facts=facts)
+    answer = HERE_BY_TESTED.get(decision.verdict, "not run")
+    run.claim_here(claim.id, answer, **_as_reported(decision, rule, outcomes))
+
+
+def _as_reported(decision: Decision, rule: Rule, outcomes: Outcomes) -> dict[str, Any]:
+    """The fields that an answer to either question has."""
+    why = decision.why
+    if decision.needed:
+        why += f" A decisive answer would need about {decision.needed:,} units."
+    return {
+        "why": why,
+        "test": rule.words(outcomes.label),
+        "p": decision.p,
+        "reason": decision.reason,
+        "needed": decision.needed,
+        "estimates": list(decision.estimates),
+        "models": list(decision.models),
+    }
 
 
 def evaluate(
@@ -92,7 +115,7 @@ def evaluate(
     paper: str,
     facts: Mapping[str, Any] | None = None,
 ) -> Decision:
-    """Apply a rule to the rows of one source.
+    """Ask whether a claim holds for the paper's system, by the rows of one source.
 
     Args:
         rule: What must hold, from the claim's entry in `data/published`.
@@ -104,28 +127,39 @@ def evaluate(
             that served this run, and ``scored_by``, those that scored released answers.
 
     Returns:
-        The decision. It is "not run" if a model answered that the claim is not about,
-        and "cannot be run" if released or printed data leave the claim open.
+        The decision. It is "not tested" if only models answered, or judged, that the
+        claim is not about.
     """
-    context = _Context(kind, paper, facts or {})
-    rows = outcomes.where(source=SOURCES[kind])
-    try:
-        decision = _evaluate_rows(rule, rows, context, n_parts=1)
-    except NotRunError as error:
-        return Decision("not run", str(error), reason="no answers")
-    if rule.scope:
-        others = _models_outside_scope(rule, outcomes, context)
-        about = f"{_scope_in_words(rule)} models"
-        decision = decisions.require_own_models(decision, about, others)
-    if kind == "rerun" or decision.verdict != "undecided":
-        return decision
-    data = "released answers" if kind == "rescored" else "printed numbers"
-    return replace(
-        decision,
-        verdict="cannot be run",
-        why=f"{decision.why} The {data} are inconclusive.",
-        reason="left open",
-    )
+    context = _Context(kind, paper, "paper", facts or {})
+    if others := _foreign_helpers(rule, context):
+        return decisions.another_model(f"{_names_in_words(rule.scope)} models", others)
+    return _ask(rule, outcomes.where(source=SOURCES[kind]), context)
+
+
+def evaluate_here(
+    rule: Rule,
+    outcomes: Outcomes,
+    *,
+    paper: str,
+    facts: Mapping[str, Any] | None = None,
+) -> Decision:
+    """Ask whether a claim holds here, by the rerun rows of whatever models ran.
+
+    Args:
+        rule: The rule that also answers the first question.
+        outcomes: The answers of all sources.
+        paper: As in `evaluate`.
+        facts: As in `evaluate`.
+
+    Returns:
+        The decision. It is "not tested" if the rule reads nothing that a run makes: a
+        function that is asked of printed numbers or of released files alone.
+    """
+    if rule.function and "rerun" not in rule.bases:
+        why = "The rule reads printed numbers or released files."
+        return Decision("not tested", why, reason="printed only")
+    rows = outcomes.where(source=SOURCES["rerun"])
+    return _ask(rule, rows, _Context("rerun", paper, "here", facts or {}))
 
 
 def paper_rules(paper: str) -> ModuleType:
@@ -135,46 +169,99 @@ def paper_rules(paper: str) -> ModuleType:
 
 @dataclass(frozen=True)
 class _Context:
-    """What a rule is evaluated with, besides the rows; see `evaluate`."""
+    """What a rule is evaluated with, besides the rows; see `evaluate`.
+
+    Attributes:
+        kind: What decides.
+        paper: Name of the paper.
+        question: Which of the two questions is asked.
+        facts: Arguments of functions, and names of models.
+    """
 
     kind: Basis
     paper: str
+    question: Question
     facts: Mapping[str, Any]
 
+    @property
+    def is_scoped(self) -> bool:
+        """Whether models outside the scope of a rule are left out."""
+        return self.question == "paper" and self.kind == "rerun"
 
-def _models_outside_scope(rule: Rule, outcomes: Outcomes, context: _Context) -> list[str]:
-    """Names of the models that were used and that the claim is not about.
 
-    A rerun must also cover the whole scope: if one of its models is missing, all models
-    of the run are returned.
+@dataclass(frozen=True)
+class _Scoped:
+    """Rows of a rule, without those of models that the claim is not about.
+
+    Attributes:
+        rows: The remaining rows.
+        others: Names of the models whose rows were left out.
+        judges: Names of judges that the claim is not about.
     """
-    models = _models_used(rule, outcomes, context)
-    served = context.facts.get("served")
-    if context.kind == "rerun" and served:
-        served_names = " ".join(served).lower()
-        if not all(name.lower() in served_names for name in rule.scope):
-            return models
-    named = [model for model in models if model]
-    return [model for model in named if not decisions.is_model_of(model, rule.scope)]
+
+    rows: Outcomes
+    others: list[str] = field(default_factory=list)
+    judges: list[str] = field(default_factory=list)
 
 
-def _models_used(rule: Rule, outcomes: Outcomes, context: _Context) -> list[str]:
-    """Names of the models that answered, or that scored released answers."""
-    if context.kind != "rerun":
-        return list(dict.fromkeys(context.facts.get("scored_by", ())))
-    served = context.facts.get("served")
-    if served:
-        return list(dict.fromkeys(served))
-    rows = outcomes.where(source="rerun")
+def _foreign_helpers(rule: Rule, context: _Context) -> list[str]:
+    """Models outside the scope that served arms or scored answers without answering themselves.
+
+    An encoder that searches is one: its name is in no row. A rerun must be served by all models of
+    the scope, for each of them has a part of its own in the paper's system.
+    """
+    fact = "served" if context.kind == "rerun" else "scored_by"
+    helpers = list(dict.fromkeys(context.facts.get(fact, ())))
+    if not rule.scope or not helpers:
+        return []
+    together = " ".join(helpers)
+    is_covered = all(decisions.is_model_of(together, [name]) for name in rule.scope)
+    if context.kind == "rerun" and not is_covered:
+        return helpers
+    return [name for name in helpers if not decisions.is_model_of(name, rule.scope)]
+
+
+def _within_scope(rule: Rule, rows: Outcomes, context: _Context) -> _Scoped:
+    """Leave out the rows of models that the claim is not about.
+
+    A judge answers no question: its own rows stay, whatever the scope, and `judges` names those
+    that a claim about ratings is about. An arm without a language model is of no model.
+    """
+    if not context.is_scoped:
+        return _Scoped(rows)
+    is_judge = rows.frame["of"] != ""
+    judges = _models_outside(rule.judges, rows.frame.model[is_judge])
+    if context.facts.get("served"):
+        return _Scoped(rows, judges=judges)
+    foreign = _models_outside(rule.scope, rows.frame.model[~is_judge])
+    is_foreign = ~is_judge & rows.frame.model.isin(foreign)
+    concerned = rows.select(is_foreign)
     if rule.arms:
-        rows = rows.where(arm=rule.arms)
-    return list(dict.fromkeys(rows.frame.model))
+        concerned = concerned.where(arm=rule.arms)
+    others = list(concerned.frame.model.unique())
+    return _Scoped(rows.select(~is_foreign), others, judges)
 
 
-def _scope_in_words(rule: Rule) -> str:
-    """The models that a claim is about; spellings such as GPT-4 and gpt4 count once."""
-    spellings = {re.sub(r"\W", "", name.lower()): name for name in rule.scope}
+def _models_outside(names: Sequence[str], models: pd.Series) -> list[str]:
+    """The models of some rows that have none of these names; none if no name is required."""
+    if not names:
+        return []
+    answered = [model for model in models.unique() if model]
+    return [model for model in answered if not decisions.is_model_of(model, names)]
+
+
+def _names_in_words(names: Sequence[str]) -> str:
+    """Names of models; spellings such as GPT-4 and gpt4 count once."""
+    spellings = {re.sub(r"\W", "", name.lower()): name for name in names}
     return figures.listed(list(spellings.values()))
+
+
+def _ask(rule: Rule, rows: Outcomes, context: _Context) -> Decision:
+    """Apply a rule to rows some of which may stand for an arm that was not run."""
+    try:
+        return _evaluate_rows(rule, rows, context, n_parts=1)
+    except NotRunError as error:
+        return Decision("not tested", str(error), reason="no answers")
 
 
 def _evaluate_rows(rule: Rule, rows: Outcomes, context: _Context, n_parts: int) -> Decision:
@@ -186,36 +273,113 @@ def _evaluate_rows(rule: Rule, rows: Outcomes, context: _Context, n_parts: int) 
         context: What else the rule is evaluated with.
         n_parts: Number of parts of the claim of which this rule is one.
     """
+    scoped = _within_scope(rule, rows, context)
+    if refusal := _refusal(rule, scoped, context):
+        return refusal
     if rule.function:
-        function = getattr(paper_rules(context.paper), rule.function)
-        decision: Decision = function(rows, **context.facts)
-        return decision
+        return _evaluate_function(rule, scoped, context)
+    if rule.first_of:
+        return _evaluate_first(rule.first_of, scoped.rows, context, n_parts)
     if rule.all_of:
         n_parts *= len(rule.all_of)
-        return decisions.join(
-            [_evaluate_rows(part, rows, context, n_parts) for part in rule.all_of]
-        )
-    rows = rows.where(**rule.where)
-    answered = rows.arms_with(rule.measure)
-    missing = [arm for arm in rule.arms if arm not in answered]
-    if missing:
-        return _no_answers(rows, missing, rule.measure, context.kind)
-    rows = rows.where(arm=rule.arms)
-    if rule.than:
-        return _decide_comparison(rule, rows, n_parts)
-    return _decide_bound(rule, rows, n_parts)
+        parts = [_evaluate_rows(part, scoped.rows, context, n_parts) for part in rule.all_of]
+        return decisions.join(parts)
+    return _evaluate_grammar(rule, scoped.rows, n_parts)
 
 
-def _no_answers(rows: Outcomes, missing: Sequence[str], measure: str, kind: Basis) -> Decision:
+def _refusal(rule: Rule, scoped: _Scoped, context: _Context) -> Decision | None:
+    """Why a rule cannot be asked of these rows, if it cannot."""
+    if rule.here_only and context.question == "paper":
+        why = "What ran replaces a part of the paper's system."
+        return Decision("not tested", why, reason="another system")
+    if scoped.judges:
+        return decisions.another_model(f"ratings by {_names_in_words(rule.judges)}", scoped.judges)
+    if rule.function or rule.parts:
+        return None
+    missing = _arms_without_answers(rule, scoped.rows)
+    return _no_answers(rule, missing, scoped, context.kind) if missing else None
+
+
+def _evaluate_grammar(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
+    """Apply a rule with a verb that compares arms, all of which have answers."""
+    rows = rows.where(**rule.where).where(arm=rule.arms)
+    if rule.interaction:
+        decision = _decide_interaction(rule, rows, n_parts)
+    elif rule.than:
+        decision = _decide_comparison(rule, rows, n_parts)
+    else:
+        decision = _decide_bound(rule, rows, n_parts)
+    return decisions.with_models(decision, rows.frame.model)
+
+
+def _evaluate_function(rule: Rule, scoped: _Scoped, context: _Context) -> Decision:
+    """Ask a paper's function; not one that has only rows of other models before it."""
+    nobody = not scoped.rows.frame.model.any()
+    if scoped.others and nobody:
+        about = f"{_names_in_words(rule.scope)} models"
+        return decisions.another_model(about, scoped.others)
+    function = getattr(paper_rules(context.paper), rule.function)
+    decision: Decision = function(scoped.rows, **context.facts)
+    return decisions.with_models(decision, scoped.rows.frame.model)
+
+
+def _evaluate_first(
+    rules: Sequence[Rule], rows: Outcomes, context: _Context, n_parts: int
+) -> Decision:
+    """The decision of the first rule that has answers, or why the last one has none."""
+    skipped: list[str] = []
+    for rule in rules:
+        decision = _evaluate_rows(rule, rows, context, n_parts)
+        if decision.reason not in _UNANSWERED:
+            break
+        skipped.append(decision.why)
+    reasons = [why for why in dict.fromkeys(skipped) if why != decision.why]
+    return replace(decision, why=" ".join([decision.why, *reasons]))
+
+
+def _arms_without_answers(rule: Rule, rows: Outcomes) -> list[str]:
+    """The arms of a rule of which no row has the measure."""
+    if rows.frame.empty:
+        return list(rule.arms)
+    answered = rows.where(**rule.where).arms_with(rule.measure)
+    return [arm for arm in rule.arms if arm not in answered]
+
+
+def _no_answers(rule: Rule, missing: Sequence[str], scoped: _Scoped, kind: Basis) -> Decision:
+    """The decision where an arm has no answers, or only other models' answers."""
+    if scoped.others:
+        about = f"{_names_in_words(rule.scope)} models"
+        return decisions.another_model(about, scoped.others)
     answers = "answers are released" if kind == "rescored" else "answers in this run"
-    labels = ", ".join(rows.label(arm) for arm in missing)
-    reasons = dict.fromkeys(rows.why_not_run(arm) for arm in missing)
-    why = f"{labels}: no {answers}, so the {measure_label(measure)} is unknown."
-    return Decision("not run", " ".join([why, *reasons]).strip(), reason="no answers")
+    names = ", ".join(map(scoped.rows.label, missing))
+    label = measure_label(rule.measure)
+    why = f"{names}: no {answers}, so the {label} is unknown."
+    reasons = dict.fromkeys(scoped.rows.why_not_run(arm) for arm in missing)
+    return Decision("not tested", " ".join([why, *reasons]).strip(), reason="no answers")
+
+
+def _decide_interaction(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
+    """Decide whether a gain is larger under one condition than under another."""
+    ((name, values),) = rule.interaction.items()
+    parts = []
+    texts = []
+    for first, second in product(rule.first, rule.than):
+        difference = interaction(rows, (first, second), rule.measure, (name, values))
+        label = (
+            f"{rows.label(first)} minus {rows.label(second)}, {measure_label(rule.measure)}: "
+            f"{name} {values[0]} minus {values[1]}"
+        )
+        parts.append(Part(difference, Criterion(rule), label, unit(rule.measure), rule.boundary))
+        texts.append(f"{label} {figures.points(difference)} points, n = {difference.n:,}")
+    why = f"{'; '.join(texts)}."
+    n_clusters = rows.frame.cluster.nunique()
+    if not decisions.enough_clusters(n_clusters):
+        return decisions.too_few_clusters(n_clusters, why)
+    return decisions.decide_by_intervals(parts, (rule.boundary,), why=why, n_parts=n_parts)
 
 
 def _decide_comparison(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
-    """Decide a rule with `better` or `on_par` by paired tests."""
+    """Decide a rule with `better`, `on_par` or `equivalent` by paired tests."""
     pairs = product(rule.first, rule.than)
     comparisons = rows.compare(pairs, rule.measure, within=rule.each)
     described = [_describe_comparison(c, rows, rule.measure) for c in comparisons]
@@ -232,15 +396,46 @@ def _decide_comparison(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
     if not decisions.enough_clusters(n_clusters, n_tests):
         return decisions.too_few_clusters(n_clusters, why)
 
-    parts = [_part_of_comparison(rule, comparison) for comparison in comparisons]
-    bounds = (0.0, WORTHWHILE) if rule.better else (-ON_PAR,)
+    parts = [_part_of_comparison(rule, comparison, rows) for comparison in comparisons]
+    bounds = (rule.boundary, -rule.boundary) if rule.equivalent else (rule.boundary,)
     return decisions.decide_by_intervals(parts, bounds, why=why, p=p, n_parts=n_parts)
 
 
-def _part_of_comparison(rule: Rule, comparison: Comparison) -> Part:
-    if rule.better:
-        return Part(comparison.test, partial(decisions.better, p=comparison.p))
-    return Part(comparison.test, decisions.on_par)
+def _part_of_comparison(rule: Rule, comparison: Comparison, rows: Outcomes) -> Part:
+    label = (
+        f"{rows.label(comparison.first)} minus {rows.label(comparison.second)}, "
+        f"{measure_label(rule.measure)}"
+    )
+    if comparison.model:
+        label += f", {comparison.model}"
+    criterion = Criterion(rule, comparison.p)
+    return Part(comparison.test, criterion, label, unit(rule.measure), rule.boundary)
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """Whether one interval meets a rule of the grammar.
+
+    Attributes:
+        rule: The rule.
+        p: The adjusted p-value of a difference; 0 for a score, which has none.
+    """
+
+    rule: Rule
+    p: float = 0.0
+
+    def __call__(self, interval: Interval) -> Tested:
+        """Judge an interval."""
+        rule = self.rule
+        if rule.interaction or rule.above:
+            return decisions.above(interval, rule.boundary)
+        if rule.below:
+            return decisions.below(interval, rule.boundary)
+        if rule.better:
+            return decisions.better(interval, self.p, margin=rule.boundary)
+        if rule.equivalent:
+            return decisions.equivalent(interval, margin=rule.tolerated)
+        return decisions.on_par(interval, margin=rule.tolerated)
 
 
 def _decide_bound(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
@@ -251,15 +446,18 @@ def _decide_bound(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
         _describe_score(rule, rows, name, score) for name, score in zip(groups, scores, strict=True)
     ]
     why = f"{'; '.join(described)}."
-    bound = rule.bound or 0.0
+    bound = rule.boundary
+    parts = []
+    for name, score in zip(groups, scores, strict=True):
+        label = f"{_subject(rule, rows, name)}: {measure_label(rule.measure)}"
+        parts.append(Part(score, Criterion(rule), label, unit(rule.measure), bound))
     if rule.exactly:
         holds = all(score.value == bound for score in scores)
-        return Decision(decisions.exactly(holds), why)
+        estimates = tuple(part.estimate() for part in parts)
+        return Decision(decisions.exactly(holds), why, estimates=estimates)
     n_clusters = _smallest_cluster_count(groups.values())
     if not decisions.enough_clusters(n_clusters):
         return decisions.too_few_clusters(n_clusters, why)
-    criterion = partial(decisions.above if rule.above else decisions.below, bound=bound)
-    parts = [Part(score, criterion) for score in scores]
     return decisions.decide_by_intervals(parts, (bound,), why=why, n_parts=n_parts)
 
 
@@ -278,7 +476,7 @@ def _smallest_cluster_count(groups: Iterable[Outcomes]) -> int:
 def _forced_tie(same_evidence: float, why: str, p: float) -> Decision:
     share = figures.number(same_evidence)
     tie = f"The tie is forced: the arms got the same evidence in {share} of units."
-    return Decision("not run", f"{tie} {why}", p, reason="forced tie")
+    return Decision("not tested", f"{tie} {why}", p, reason="forced tie")
 
 
 def _share_of_same_evidence(measure: str, rows: Outcomes) -> float:
@@ -306,9 +504,13 @@ def _describe_comparison(comparison: Comparison, rows: Outcomes, measure: str) -
 
 def _describe_score(rule: Rule, rows: Outcomes, group: str, score: Score) -> str:
     """A score with its arm and what it was restricted to."""
+    text = figures.score_text(score, unit(rule.measure))
+    label = measure_label(rule.measure)
+    return f"{_subject(rule, rows, group)}: {label} {text}, n = {score.n:,}"
+
+
+def _subject(rule: Rule, rows: Outcomes, group: str) -> str:
+    """The arm of a rule, and what its rows were restricted to."""
     conditions = [" or ".join(values) for values in rule.where.values()]
     subject = ", ".join([rows.label(rule.arm), *conditions])
-    if group:
-        subject += f" with {group}"
-    text = figures.score_text(score, unit(rule.measure))
-    return f"{subject}: {measure_label(rule.measure)} {text}, n = {score.n:,}"
+    return f"{subject} with {group}" if group else subject

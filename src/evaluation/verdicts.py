@@ -8,18 +8,26 @@ from evaluation import figures
 from evaluation.markup import Markup
 from evaluation.published import BASIS_LABELS, Claim
 from evaluation.record import Run
-from evaluation.records import TESTED, Finding
+from evaluation.records import Finding, HereFinding
+from evaluation.vocabulary import ANSWERED_HERE, TESTED
 
 FINDINGS_CLASS: Final = "rag-findings"
 """CSS class of the list of verdicts. The book shows one list in the place of all."""
 
 
-def findings(claims: Iterable[Claim], found: Iterable[Finding], *, sample: bool) -> figures.Html:
-    """List claims with their verdicts.
+def findings(
+    claims: Iterable[Claim],
+    found: Iterable[Finding],
+    here_findings: Iterable[HereFinding] = (),
+    *,
+    sample: bool,
+) -> figures.Html:
+    """List claims with the answers to both questions: for the paper's system, and here.
 
     Args:
         claims: Claims to list, in this order.
         found: The verdicts of a run.
+        here_findings: Whether the claims hold by the models that ran.
         sample: Whether the run used sample data, which decides nothing.
 
     Returns:
@@ -27,30 +35,52 @@ def findings(claims: Iterable[Claim], found: Iterable[Finding], *, sample: bool)
         Empty if there is none.
     """
     all_found = list(found)
+    here_by_id = {finding.id: finding for finding in here_findings}
     lines = []
     for claim in claims:
         of_claim = [finding for finding in all_found if finding.id == claim.id]
         if of_claim:
-            lines.append(_finding_line(claim, of_claim, sample=sample))
+            answer = here_by_id.get(claim.id)
+            lines.append(_finding_line(claim, of_claim, answer, sample=sample))
     if not lines:
         return figures.Html("", "")
     return _folded_list(FINDINGS_CLASS, lines, separator="\n")
 
 
-def _finding_line(claim: Claim, found: Sequence[Finding], *, sample: bool) -> Markup:
-    verdicts = []
+def _finding_line(
+    claim: Claim, found: Sequence[Finding], here_finding: HereFinding | None, *, sample: bool
+) -> Markup:
+    answers = []
     evidence = Markup()
     for finding in found:
         label = BASIS_LABELS[finding.kind]
         text = "SAMPLE" if sample and finding.verdict in TESTED else finding.verdict
-        mark = verdict_with_reason(text, finding.reason)
-        verdicts.append(Markup('<span class="rag-source">{} {}</span>').format(label, mark))
+        answers.append(_answer_mark(f"{label}:", text, finding.reason))
         evidence += Markup("<p>{}: {}</p>").format(label.capitalize(), finding.why)
+    if here_finding:
+        answer = (
+            "SAMPLE" if sample and here_finding.answer in ANSWERED_HERE else here_finding.answer
+        )
+        answers.append(_answer_mark(f"{here_label(here_finding)}:", answer, here_finding.reason))
+        if here_finding.why not in [finding.why for finding in found]:
+            evidence += Markup("<p>{}: {}</p>").format(here_label(here_finding), here_finding.why)
     if claim.note:
         evidence += Markup("<p>{}</p>").format(claim.note)
     return Markup("<li><details><summary>{} {}</summary>{}<p>Rule: {}</p></details></li>").format(
-        claim.text, Markup(" ").join(verdicts), evidence, found[0].test
+        claim.text, Markup(" ").join(answers), evidence, found[0].test
     )
+
+
+def here_label(here_finding: HereFinding) -> str:
+    """Whose answers say whether a claim holds here."""
+    if here_finding.models:
+        return f"Here, by {figures.listed(here_finding.models)}"
+    return "Here"
+
+
+def _answer_mark(label: str, text: str, reason: str | None) -> Markup:
+    mark = verdict_with_reason(text, reason)
+    return Markup('<span class="rag-source">{} {}</span>').format(label, mark)
 
 
 def disagreements(run: Run) -> figures.Html:
@@ -88,11 +118,6 @@ def verdict_mark(text: str) -> Markup:
 
 
 def verdict_with_reason(verdict: str, reason: str | None) -> Markup:
-    """A verdict for the page, with the reason if the claim was not tested."""
-    mark = verdict_mark(verdict_label(verdict))
+    """An answer about a claim for the page, with the reason if there is none."""
+    mark = verdict_mark(verdict)
     return mark + f" ({reason})" if reason else mark
-
-
-def verdict_label(verdict: str) -> str:
-    """A verdict as readers see it: a claim that was "not run" is "not tested"."""
-    return verdict.replace("run", "tested")

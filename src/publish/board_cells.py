@@ -1,4 +1,8 @@
-"""What became of a printed number or a claim: its cells on the scoreboard or in the ledger."""
+"""What became of a printed number or a claim: its cells on the scoreboard or in the ledger.
+
+A number has a match, a claim a verdict and an answer to whether it holds here; see
+`evaluation.vocabulary`.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,12 +10,15 @@ from typing import Any, Final
 
 from evaluation.decisions import is_model_of
 from evaluation.published import Basis, Claim, Kind, Number
-from evaluation.records import TESTED, Record, Value
+from evaluation.records import ClaimAnswer, Finding, HereFinding, Record, Value
+from evaluation.vocabulary import ANSWERED_HERE, TESTED, Match
 
 SLACK: Final = 1e-9
 """Relative slack of every comparison: a value on the border of its tolerance is within it."""
 BY: Final = "rerun by "
 """Begins the names of the columns that have another model's rerun."""
+HERE_BY: Final = "here by "
+"""Begins the names of the columns that say whether a claim holds by another model."""
 _NO_VALUE: Final[dict[str, Any]] = {
     "value": None,
     "n": None,
@@ -94,14 +101,20 @@ def claim_row(claim: Claim, own: Runs, reference: Runs, others: Mapping[str, Run
     """
     both = [*own, *reference]
     no_reference = claim.why_not or "no reference run tests it yet"
+    no_own = claim.why_not or "not yet run on this machine"
     groups = {
         "printed": _claim_cell(claim, "printed", both, "the printed numbers do not test it"),
         "rescored": _claim_cell(claim, "rescored", both, "no released files test it"),
         "reference": _claim_cell(claim, "rerun", reference, no_reference),
-        "rerun": _claim_cell(claim, "rerun", own, claim.why_not or "not yet run on this machine"),
+        "rerun": _claim_cell(claim, "rerun", own, no_own),
+    }
+    here_cells = {
+        "here_reference": _here_cell(claim, reference, no_reference),
+        "here_own": _here_cell(claim, own, no_own),
     }
     for model, runs in others.items():
         groups[f"{BY}{model}"] = _claim_cell(claim, "rerun", runs, "not yet run")
+        here_cells[f"{HERE_BY}{model}"] = _here_cell(claim, runs, "not yet run")
     shown = _shown_rerun(claim, groups)
     basis = _basis(groups, shown)
     row = {
@@ -109,19 +122,30 @@ def claim_row(claim: Claim, own: Runs, reference: Runs, others: Mapping[str, Run
         "where": claim.where,
         "note": claim.note,
         **groups,
+        **here_cells,
+        "here": here_cells[_shown_here(here_cells)],
         "shown": shown,
         "basis": basis,
     }
     return row | {key: groups[basis][key] for key in ("verdict", "why", "reason")}
 
 
+def _shown_here(here_cells: Mapping[str, Row]) -> str:
+    """Return the group that the book shows: this machine's, or else the reference's."""
+    own, reference = here_cells["here_own"], here_cells["here_reference"]
+    if own["answer"] in ANSWERED_HERE or not reference["notebook"]:
+        return "here_own"
+    return "here_reference"
+
+
 def _shown_rerun(claim: Claim, groups: Mapping[str, Row]) -> str:
     """Return the group of the rerun that the book shows for a claim."""
     shown = "rerun" if _is_own_rerun_shown(groups) else "reference"
-    if not (claim.rule and claim.rule.scope) or groups[shown]["verdict"] in TESTED:
+    scopes = claim.rule.scopes if claim.rule else ()
+    if not scopes or groups[shown]["verdict"] in TESTED:
         return shown
     for group, cell in groups.items():
-        is_within_scope = group.startswith(BY) and is_model_of(group, claim.rule.scope)
+        is_within_scope = group.startswith(BY) and is_model_of(group, scopes)
         if is_within_scope and cell["verdict"] in TESTED:
             return group
     return shown
@@ -140,7 +164,7 @@ def _is_own_rerun_shown(groups: Mapping[str, Row]) -> bool:
 def _basis(groups: Mapping[str, Row], shown: str) -> str:
     """Return the group whose verdict is the claim's."""
     for group in ("rescored", "printed"):
-        if groups[group]["verdict"] in (*TESTED, "cannot be run"):
+        if groups[group]["verdict"] in (*TESTED, "cannot be tested"):
             return group
     for group in (shown, "rescored", "printed"):
         if groups[group]["notebook"]:
@@ -159,12 +183,19 @@ def _newest(
     newest_rank: tuple[Any, ...] = ()
     for run in runs:
         for entry in getattr(run, part):
-            if (entry.id, entry.kind) != (entry_id, kind):
+            if entry.id != entry_id or getattr(entry, "kind", kind) != kind:
                 continue
-            rank = (getattr(entry, "verdict", "") in TESTED, not run.sample, run.created)
+            rank = (_is_answered(entry), not run.sample, run.created)
             if newest is None or rank > newest_rank:
                 newest, newest_rank = (run, entry), rank
     return newest or (None, None)
+
+
+def _is_answered(entry: object) -> bool:
+    """Whether an entry answers one of the two questions about a claim."""
+    if isinstance(entry, Finding):
+        return entry.verdict in TESTED
+    return isinstance(entry, HereFinding) and entry.answer in ANSWERED_HERE
 
 
 def _number_cell(number: Number, kind: Kind, runs: Runs, empty: str) -> Row:
@@ -185,8 +216,8 @@ def _value_cell(number: Number, run: Record, value: Value) -> Row:
     if run.sample:
         verdict, why = "SAMPLE", "made from sample data: not compared"
     if _is_stand_in(number, value):
-        verdict = verdict if verdict in ("SAMPLE", "not compared") else "stand-in"
-        why = f"{value.model} stands in for {number.model}; {why}"
+        verdict = verdict if verdict in ("SAMPLE", "not compared") else "another model"
+        why = f"{value.model} answered in place of {number.model}; {why}"
     measured = value.model_dump(include=_NO_VALUE.keys() - {"notebook"})
     return {"verdict": verdict, "why": why, **_NO_VALUE, **measured, "notebook": run.notebook}
 
@@ -199,8 +230,8 @@ def _is_stand_in(number: Number, value: Value) -> bool:
     return _plain_model(value.model) not in models
 
 
-def _judge(number: Number, value: Value) -> tuple[str, str]:
-    """Return the verdict on a value, and why."""
+def _judge(number: Number, value: Value) -> tuple[Match, str]:
+    """Return how a value matches the printed one, and why."""
     tolerance = number.within(value.kind)
     if tolerance is None:
         return "not compared", "speed depends on the machine"
@@ -209,11 +240,11 @@ def _judge(number: Number, value: Value) -> tuple[str, str]:
     limit = number.show(tolerance, more_digits).lstrip("+")
     values = f"{number.show(value.value, 2 * more_digits)} against {number.printed} printed"
     if is_near(value.value, number.value, tolerance):
-        return "agrees", f"{values}; within the tolerance of {limit}"
+        return "matches", f"{values}; within the tolerance of {limit}"
     why = f"{values}; beyond the tolerance of {limit}"
     nearest = _nearest_value(number, value)
     if is_near(nearest, number.value, tolerance):
-        return "undecided", f"{why}, but the interval reaches within it"
+        return "inconclusive", f"{why}, but the interval reaches within it"
     return "differs", why
 
 
@@ -231,12 +262,42 @@ def _claim_cell(claim: Claim, kind: Basis, runs: Runs, empty: str) -> Row:
     """
     run, decision = _newest(runs, "claims", claim.id, kind)
     if run is None or decision is None:
-        row = {"verdict": "not run", "why": empty, "test": claim.decided_by, "notebook": ""}
-        return row | dict.fromkeys(("p", "reason", "needed"))
+        row = {"verdict": "not tested", "why": empty, "test": claim.decided_by, "notebook": ""}
+        return row | _NO_EVIDENCE
     is_sample = run.sample and decision.verdict in TESTED
-    row = {key: getattr(decision, key) for key in ("why", "test", "p", "reason", "needed")}
     verdict = "SAMPLE" if is_sample else decision.verdict
-    return row | {"verdict": verdict, "notebook": run.notebook}
+    return {"verdict": verdict, "notebook": run.notebook, **_evidence(decision)}
+
+
+def _here_cell(claim: Claim, runs: Runs, empty: str) -> Row:
+    """Return whether a claim holds by the models that ran, from the newest of these runs."""
+    run, finding = _newest(runs, "here_findings", claim.id, "rerun")
+    if run and finding:
+        is_sample = run.sample and finding.answer in ANSWERED_HERE
+        answer = "SAMPLE" if is_sample else finding.answer
+        return {"answer": answer, "notebook": run.notebook, **_evidence(finding)}
+    row = {"answer": "not run", "why": empty, "test": claim.decided_by, "notebook": ""}
+    run, finding = _newest(runs, "claims", claim.id, "rerun")
+    if run and not run.here_findings:
+        why = "The run is of a version that did not ask this."
+        return row | _NO_EVIDENCE | {"why": why, "reason": "not recorded"}
+    return row | _NO_EVIDENCE
+
+
+_NO_EVIDENCE: Final[dict[str, Any]] = {
+    "p": None,
+    "reason": None,
+    "needed": None,
+    "models": "",
+    "estimates": (),
+}
+
+
+def _evidence(answer: ClaimAnswer) -> Row:
+    """Return what led to an answer about a claim."""
+    row = {key: getattr(answer, key) for key in ("why", "test", "p", "reason", "needed")}
+    estimates = [estimate.model_dump() for estimate in answer.estimates]
+    return row | {"models": ", ".join(answer.models), "estimates": estimates}
 
 
 def is_near(a: float, b: float, tolerance: float) -> bool:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from evaluation import figures
 from evaluation.published import Kind
-from evaluation.records import CLOSED, TESTED, UNTESTED
+from evaluation.vocabulary import CLOSED, REASONS, TESTED
 from publish import pictures, pieces
 from publish.chapters import PageError, shown_profile
 from publish.pieces import ACROSS, Measured, spaced
@@ -143,9 +143,9 @@ class BoardPages(RunPages):
     @staticmethod
     def reasons(verdict: str) -> str:
         """Say why claims are not tested, or cannot be: each reason code with its meaning."""
-        is_closed = verdict == "cannot be run"
+        is_closed = verdict == "cannot be tested"
         texts = []
-        for code, meaning in UNTESTED.items():
+        for code, meaning in REASONS.items():
             if (code in CLOSED) == is_closed:
                 texts.append(f"*{code}*: {meaning[0].lower()}{meaning[1:-1]}")
         return "; ".join(texts)
@@ -153,19 +153,17 @@ class BoardPages(RunPages):
     def tally(self) -> str:
         """Say what became of the printed numbers and the claims; no count is zero."""
         rescored = self.board["rescored"].notna() & self.board["rescored_verdict"].ne("SAMPLE")
-        agree = int((rescored & self.board["rescored_verdict"].eq("agrees")).sum())
+        agree = int((rescored & self.board["rescored_verdict"].eq("matches")).sum())
         reruns = [self._measured(number_id, "rerun") for number_id in self._rows]
         verdicts = _compared_verdicts(reruns)
         if not (rescored.any() or verdicts):
             return f"{len(self.board)} numbers are printed. None of them has been tested here yet."
         pairs = zip(reruns, rescored, strict=True)
         neither = sum(not (cell.is_available or is_rescored) for cell, is_rescored in pairs)
-        untested = self._stated[~self._stated["verdict"].isin(TESTED)]
-        inconclusive = untested["reason"].eq("left open").sum()
-        remark = f" ({inconclusive} after an inconclusive test)" if inconclusive else ""
+        untested = ~self._stated["verdict"].isin(TESTED)
         return (
             f"The papers print {len(self.board)} numbers and state {len(self._stated)} claims. "
-            f"{len(untested)} of the claims have no verdict{remark}; "
+            f"{untested.sum()} of the claims were not tested; "
             f"{neither} of the numbers were neither rescored nor rerun. "
             f"{rescored.sum()} numbers can be rescored from "
             f"released files, and {agree} of these match to the last digit. "
@@ -210,10 +208,10 @@ def _compared_verdicts(reruns: Iterable[Measured]) -> list[str]:
 def _count_reruns(verdicts: list[str]) -> str:
     """Say how many reruns have each verdict."""
     endings = {
-        "agrees": "lie within the stated tolerance",
+        "matches": "lie within the stated tolerance",
         "differs": "lie outside it",
-        "undecided": "are undecided",
-        "stand-in": "come from another model and are not compared",
+        "inconclusive": "are inconclusive",
+        "another model": "come from another model and are not compared",
     }
     texts = []
     for verdict, ending in endings.items():

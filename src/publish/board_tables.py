@@ -11,15 +11,17 @@ from rich.padding import Padding
 from rich.table import Table
 
 from evaluation.published import Number, published
-from evaluation.verdicts import verdict_label
 from publish.board_cells import BY
 
 MIN_COLUMN_WIDTH: Final = 16
 """Characters of a line for each column, below which a table is printed as a list."""
 COLOURS: Final = {
+    "matches": "green",
     "agrees": "green",
+    "with the claim": "green",
     "differs": "red",
-    "undecided": "magenta",
+    "against it": "red",
+    "inconclusive": "magenta",
     "SAMPLE": "yellow",
     "not compared": "cyan",
 }
@@ -52,14 +54,18 @@ def print_table(console: Console, table: Table) -> None:
 
 
 def summary_table(board: pd.DataFrame, claims: pd.DataFrame) -> Table:
-    """Return a row for each paper: its numbers rescored and rerun, and its claims, by verdict."""
-    table = Table("paper", "numbers", "rescored", "rerun", "claims")
+    """Return a row for each paper: its numbers rescored and rerun, and its claims.
+
+    Numbers are counted by their match, claims by the answers to both questions.
+    """
+    table = Table("paper", "numbers", "rescored", "rerun", "claims", "claims here")
     for paper in dict.fromkeys([*board["paper"], *claims["paper"]]):
         numbers = board[board["paper"] == paper].to_dict("records")
         rescored = [row["rescored_verdict"] for row in numbers]
         rerun = [row[f"{row['shown']}_verdict"] for row in numbers]
-        decided = claims[claims["paper"] == paper]["verdict"].map(verdict_label)
-        cells = [_count_verdicts(verdicts) for verdicts in (rescored, rerun, decided)]
+        of_paper = claims[claims["paper"] == paper]
+        counted = (rescored, rerun, of_paper["verdict"], of_paper["here_answer"])
+        cells = [_count_verdicts(words) for words in counted]
         table.add_row(escape(str(paper)), str(len(numbers)), *cells)
     return table
 
@@ -86,7 +92,7 @@ def board_table(title: str, frame: pd.DataFrame) -> Table:
 def _number_cell(number: Number, value: Any, verdict: str) -> str:  # noqa: ANN401  # as pandas gives it
     if pd.isna(value):
         return _coloured(verdict, verdict)
-    mark = " (stand-in)" if verdict == "stand-in" else ""
+    mark = " (another model)" if verdict == "another model" else ""
     return _coloured(number.show(value) + mark, verdict)
 
 
@@ -99,10 +105,13 @@ def claim_table(frame: pd.DataFrame) -> Table:
         "rerun": "this machine",
     }
     groups |= {f"{BY}{model}": escape(model) for model in models(frame)}
-    table = Table("claim", *groups.values(), "why", title="Claims")
+    table = Table("claim", *groups.values(), "here", "why", title="Claims")
     for row in frame.to_dict("records"):
-        verdicts = [_coloured(verdict_label(row[f"{group}_verdict"])) for group in groups]
-        table.add_row(escape(row["claim"]), *verdicts, escape(row["why"]))
+        answers = [_coloured(row[f"{group}_verdict"]) for group in groups]
+        answer_here = _coloured(row["here_answer"])
+        if row["here_models"]:
+            answer_here += f" ({escape(row['here_models'])})"
+        table.add_row(escape(row["claim"]), *answers, answer_here, escape(row["why"]))
     return table
 
 

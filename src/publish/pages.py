@@ -13,12 +13,12 @@ import pandas as pd
 from evaluation import audit, figures
 from evaluation.markup import Markup, escape
 from evaluation.published import Kind, papers as declared_papers, published
-from evaluation.records import TESTED
 from evaluation.verdicts import verdict_mark, verdict_with_reason
+from evaluation.vocabulary import TESTED
 from helpers import requests
 from publish import methods, pieces, viewer
 from publish.advice import Advice
-from publish.board_cells import BY
+from publish.board_cells import BY, HERE_BY
 from publish.board_pages import OUTCOMES, PAPERS, BoardPages, subject_of
 from publish.board_tables import models
 from publish.chapters import Chapter
@@ -177,10 +177,10 @@ class Pages(BoardPages):
         cells = [self._measured(number_id, kind) for number_id in self._rows]
         available = [cell for cell in cells if cell.is_available]
         verdicts = [cell["verdict"] for cell in available if cell["notebook"] == notebook]
-        tested = [word for word in verdicts if word in TESTED]
-        if not tested and "stand-in" in verdicts:
-            return pieces.absent("stand-in")
-        return _share_that_agrees(tested)
+        compared = [word for word in verdicts if word in ("matches", "differs", "inconclusive")]
+        if not compared and "another model" in verdicts:
+            return pieces.absent("another model")
+        return _share_of(compared, "matches")
 
     def _claims_that_hold(self, notebook: str) -> Markup:
         """Return how many of the claims that a notebook tests hold or stay open."""
@@ -189,9 +189,9 @@ class Pages(BoardPages):
             is_decided_here = row[f"{row['basis']}_notebook"] == notebook
             if is_decided_here and row["verdict"] in TESTED:
                 tested.append(row["verdict"])
-        n_undecided = tested.count("undecided")
-        remark = f"{n_undecided} undecided" if n_undecided else ""
-        return _share_that_agrees(tested) + fine_print(remark)
+        n_inconclusive = tested.count("inconclusive")
+        remark = f"{n_inconclusive} inconclusive" if n_inconclusive else ""
+        return _share_of(tested, "agrees") + fine_print(remark)
 
     def scoreboard(self, paper: str) -> str:
         """Return every number that a paper prints, those first of which something became."""
@@ -302,11 +302,12 @@ def _balance(verdicts: list[str]) -> str:
     return f"{len(verdicts)} claims: {', '.join(texts)}."
 
 
-def _share_that_agrees(verdicts: list[str]) -> Markup:
-    if not verdicts:
+def _share_of(words: list[str], good: str) -> Markup:
+    """Return how many of some words are the good one."""
+    if not words:
         return escape(_NONE)
-    agree = verdicts.count("agrees")
-    return sortable(agree / len(verdicts), f"{agree} of {len(verdicts)}")
+    n_good = words.count(good)
+    return sortable(n_good / len(words), f"{n_good} of {len(words)}")
 
 
 def _details(cell: Measured) -> list[str]:
@@ -336,10 +337,20 @@ def _claim_row(row: Mapping[Any, Any], others: list[str]) -> dict[str, Any]:
         "Claim": claim + folded("Rule", row[f"{row['shown']}_test"]),
         "Published evidence": _verdict_cell(row, evidence),
         "Rerun": _verdict_cell(row, row["shown"]),
+        "Here": _here_cell(row, "here"),
     }
     for model in others:
-        cells[model] = _verdict_cell(row, f"{BY}{model}")
+        cells[model] = _here_cell(row, f"{HERE_BY}{model}")
     return cells
+
+
+def _here_cell(row: Mapping[Any, Any], group: str) -> Markup:
+    """Return whether a claim holds by the models that ran, with its evidence."""
+    if not row[f"{group}_notebook"] and not row[f"{group}_reason"]:
+        return pieces.absent("not run")
+    answer = verdict_with_reason(row[f"{group}_answer"], row[f"{group}_reason"])
+    models = fine_print(row[f"{group}_models"])
+    return answer + models + folded("Evidence", row[f"{group}_why"])
 
 
 def _verdict_cell(row: Mapping[Any, Any], group: str) -> Markup:
@@ -347,7 +358,7 @@ def _verdict_cell(row: Mapping[Any, Any], group: str) -> Markup:
     if not row[f"{group}_notebook"]:
         has_published_evidence = row["printed_notebook"] or row["rescored_notebook"]
         if group == row["shown"] and not has_published_evidence:
-            return pieces.absent("not run")
+            return pieces.absent("not tested")
         return escape(_NONE)
     verdict = verdict_with_reason(row[f"{group}_verdict"], row[f"{group}_reason"])
     evidence = folded("Evidence", row[f"{group}_why"])

@@ -54,7 +54,8 @@ def findings(record: Record) -> Markup:
 
     It is empty if the run tests none.
     """
-    listed = verdicts.findings(published(record.paper).claims, record.claims, sample=record.sample)
+    claims = published(record.paper).claims
+    listed = verdicts.findings(claims, record.claims, record.here_findings, sample=record.sample)
     whose = "This book" if record.paper == ACROSS else "The paper"
     lead = Markup(
         '<p class="rag-lead" id="claims">{}\N{RIGHT SINGLE QUOTATION MARK}s claims</p>'

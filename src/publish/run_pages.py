@@ -12,7 +12,8 @@ from evaluation import audit, figures
 from evaluation.markup import Markup, escape
 from evaluation.outcomes import Outcomes
 from evaluation.published import Basis, published
-from evaluation.records import Record, Verdict
+from evaluation.records import Record
+from evaluation.vocabulary import Verdict
 from publish import viewer
 from publish.chapters import Chapter
 from publish.launch import repository_url

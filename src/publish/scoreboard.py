@@ -25,10 +25,9 @@ def scoreboard(paper: str | None = None, profile: Profile | None = None) -> pd.D
     """Return every printed number, with what became of it.
 
     Groups of columns, each with `_n`, `_low`, `_verdict` and so on: `rescored`, `reference` (the
-    kept run's rerun), `rerun` (this machine's) and `rerun by <model>`. A verdict is agrees,
-    differs, undecided (only the interval reaches within the tolerance), stand-in (another model
-    answered), not compared (speed), SAMPLE, not run or cannot be run. `shown` says which rerun
-    the book shows: this machine's on real data, or else the reference.
+    kept run's rerun), `rerun` (this machine's) and `rerun by <model>`. `_verdict` is a
+    `vocabulary.Match`. `shown` says which rerun the book shows: this machine's on real data, or
+    else the reference.
 
     Args:
         paper: By default all papers.
@@ -43,7 +42,8 @@ def ledger(paper: str | None = None, profile: Profile | None = None) -> pd.DataF
     It has `_verdict`, `_why`, `_test` and so on for `printed` and each group of the scoreboard.
     `verdict` and `why` are those of `basis`: the authors' released answers or the printed numbers
     if these test the claim, or else the rerun `shown`; that is another model's if only this is
-    within the claim's scope.
+    within the claim's scope. `here_answer`, `here_why` and so on say whether the claim holds by the
+    models that ran, whatever they are; `here by <model>` does so for another model.
 
     Args:
         paper: By default all papers.

@@ -19,7 +19,7 @@ from evaluation.decisions import Decision, all_of
 from evaluation.metrics import ALPHA
 from evaluation.paired import holm
 from evaluation.published import Number, Published
-from evaluation.records import Tested
+from evaluation.vocabulary import Tested
 
 INTERACTIONS: Final = 368
 """Test rows of DDI that state an interaction.
@@ -208,7 +208,7 @@ def verdict(difference: float, low: float, high: float, *, significantly: bool) 
     """
     if difference <= 0 or (significantly and low >= ALPHA):
         return "differs"
-    return "agrees" if high < ALPHA else "undecided"
+    return "agrees" if high < ALPHA else "inconclusive"
 
 
 def comparisons(printed: Published, claim: str) -> pd.DataFrame:
@@ -283,9 +283,9 @@ def decision(printed: Published, claim: str) -> Decision:
             "recalls suggest."
         )
     why += _MORE.get(claim, "")
-    if decided == "undecided":
+    if decided == "inconclusive":
         why += " The required paired answers are not public."
-        return Decision("cannot be run", why, reason="not public")
+        return Decision("cannot be tested", why, reason="not public")
     return Decision(decided, why)
 
 

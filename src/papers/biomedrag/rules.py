@@ -11,20 +11,18 @@ from evaluation import decisions, figures
 from evaluation.decisions import Decision, Part
 from evaluation.metrics import Score
 from evaluation.outcomes import Comparison, Outcomes
-from evaluation.published import WORTHWHILE, Published, Rule
+from evaluation.published import Published, Rule
 from evaluation.rules import evaluate
 from papers.biomedrag import ablation, printed_tests
 from papers.biomedrag.released import Choice, agreement, by_chance, commonest_share
 from papers.biomedrag.study import comparable
 
-TUNED: Final = ("Llama-2-13B", "LLaMA2-13B", "MedLLaMA")
-PROMPTED: Final = ("GPT-4",)
-"""The language models that the paper fine-tunes, and the one that it prompts (section 4.3)."""
-ADDED: Final = {TUNED: ("lora_rag", "lora"), PROMPTED: ("biomedrag", "zero_shot")}
-"""The arms with and without BiomedRAG, by the models that the paper uses for them."""
-NAMED: Final = "fine-tuned LLaMA2 and MedLLaMA, and prompted GPT-4 models"
 ENCODERS: Final = "fine-tuned encoders (BERT, BioBERT, GatorTron)"
-VARIED: Final = "models fine-tuned for each variant"
+TUNED_KNN: Final = "lora_knn_"
+PROMPTED_KNN: Final = "knn_"
+"""Beginnings of the names of the arms RA-KNN-n, fine-tuned and prompted."""
+SMALL_GAIN: Final = 0.02
+"""A gain that more sentences would have to exceed; the paper gives none."""
 MANY: Final = 20
 """The least n of RA-KNN-n that says what many sentences do; the paper goes to 30."""
 SEVERAL: Final = 5
@@ -41,103 +39,123 @@ MAX_COMMONEST: Final = 0.5
 """The largest share of sentences that two documents may serve if documents are diverse."""
 
 
-def beats_llm(outcomes: Outcomes, **_: object) -> Decision:
-    """Whether BiomedRAG improves the language model that it is added to (section 2.1).
+def _better(
+    outcomes: Outcomes,
+    *,
+    first: str,
+    others: Sequence[str],
+    max_loss: float = 0.0,
+    **_: object,
+) -> Decision:
+    """Decide whether an arm is better than others on each data set.
 
-    The fine-tuned arms decide if they were run with a model that the claim is about, else the
-    prompted arms.
+    Args:
+        outcomes: The answers; of DDI, `comparable` selects the rows.
+        first: The arm.
+        others: The other arms.
+        max_loss: The claim is refuted where the whole interval is below minus this share.
+
+    Returns:
+        "agrees" if every difference is positive and significant; "differs" if one is a loss of more
+        than `max_loss`, by its whole interval at Bonferroni's level.
     """
-    (first, *others), unlike = _nearest(outcomes, ADDED)
-    decision = _better(first, others, outcomes, max_loss=SLIGHT_LOSS)
-    return decisions.require_own_models(decision, NAMED, unlike)
+    rows = comparable(outcomes)
+    arms = [first, *others]
+    missing = [rows.label(arm) for arm in arms if arm not in rows.arms_with("right")]
+    if missing:
+        why = f"{', '.join(missing)}: no answers in this run."
+        return Decision("not tested", why, reason="no answers")
+    comparisons = rows.compare([(first, other) for other in others], "right", within="task")
+    described = [_described(comparison, rows, outcomes) for comparison in comparisons]
+    parts = []
+    for comparison in comparisons:
+        criterion = partial(decisions.better, p=comparison.p, refuted_below=-max_loss)
+        label = (
+            f"{comparison.model}, {rows.label(comparison.first)} minus "
+            f"{rows.label(comparison.second)}, share right"
+        )
+        parts.append(Part(comparison.test, criterion, label, bound=0.0))
+    why = f"{'; '.join(described)}."
+    p = max(comparison.p for comparison in comparisons)
+    n_clusters = int(rows.frame.groupby("task").cluster.nunique().min())
+    if not decisions.enough_clusters(n_clusters, len(comparisons)):
+        return decisions.too_few_clusters(n_clusters, why)
+    decision = decisions.decide_by_intervals(parts, (0.0, -max_loss), why=why, p=p)
+    return decisions.with_models(decision, rows.where(arm=arms).frame.model)
 
 
-def _nearest(
-    outcomes: Outcomes, arms_by_models: Mapping[tuple[str, ...], tuple[str, ...]]
-) -> tuple[tuple[str, ...], list[str]]:
-    """Find the first arms that a model of the paper has answered.
+beats_llm_tuned = partial(_better, first="lora_rag", others=("lora",), max_loss=SLIGHT_LOSS)
+beats_llm_prompted = partial(
+    _better, first="biomedrag", others=("zero_shot",), max_loss=SLIGHT_LOSS
+)
+"""Whether BiomedRAG improves the language model that it is added to (section 2.1)."""
+
+
+def small_on_par(outcomes: Outcomes, *, arm: str, **_: object) -> Decision:
+    """Whether a small encoder is on a par with BiomedRAG (section 3).
 
     Args:
         outcomes: The answers.
-        arms_by_models: The arms to try, by the names of the models that the paper uses for them.
-
-    Returns:
-        The first arms that only these models have answered, else the last, and their other models.
+        arm: BiomedRAG's arm, fine-tuned or prompted.
     """
-    for names, arms in arms_by_models.items():
-        frame = outcomes.where(arm=list(arms)).frame
-        models = frame.model.unique()
-        others = [model for model in models if not decisions.is_model_of(model, names)]
-        if frame.arm.nunique() == len(arms) and not others:
-            break
-    return arms, others
-
-
-def _whole_better(outcomes: Outcomes, *, variants: Sequence[str], **_: object) -> Decision:
-    """Whether the whole method is better than its variants, if all are fine-tuned.
-
-    Source: sections 2.3 and 2.4.
-    """
-    arms, unlike = _variants(outcomes, "biomedrag", *variants)
-    return decisions.require_own_models(_better(arms[0], arms[1:], outcomes), VARIED, unlike)
-
-
-def _variants(outcomes: Outcomes, *prompted: str) -> tuple[tuple[str, ...], list[str]]:
-    """Return the fine-tuned arms of variants, if a model of the paper has answered all of them.
-
-    Else the prompted arms are returned.
-    """
-    fine_tuned = tuple(map(ablation.tuned, prompted))
-    arms, unlike = _nearest(outcomes, {TUNED: fine_tuned, (): prompted})
-    return arms, [f"{model}, prompted" for model in unlike]
-
-
-scorer_beats_cosine = partial(_whole_better, variants=["cosine"])
-diversity_helps = partial(_whole_better, variants=["plain"])
-longest_chunks_best = partial(_whole_better, variants=["m3", "m4"])
-
-
-def small_on_par(outcomes: Outcomes, **_: object) -> Decision:
-    """Whether a small encoder is on a par with BiomedRAG as in `beats_llm` (section 3)."""
-    arms, unlike = _nearest(outcomes, ADDED)
-    rule = Rule(on_par=("encoded",), than=arms[:1], measure="right", each="task")
-    evaluated = evaluate(rule, outcomes, "rerun", paper="biomedrag")
-    decision = decisions.require_own_models(evaluated, NAMED, unlike)
+    rule = Rule(on_par=("encoded",), than=(arm,), measure="right", each="task")
+    decision = evaluate(rule, outcomes, "rerun", paper="biomedrag")
+    if decision.verdict != "differs":
+        return decision
     # a weaker small model on a par speaks for the claim, but a weaker one behind does not speak
     # against it
-    weaker = ["a logistic regression on a frozen encoder"] if decision.verdict == "differs" else []
-    return decisions.require_own_models(decision, ENCODERS, weaker)
+    why = f"A logistic regression on a frozen encoder replaces {ENCODERS}. {decision.why}"
+    return Decision("not tested", why, reason="another system")
 
 
-def one_chunk_beats_many(outcomes: Outcomes, **_: object) -> Decision:
+small_on_par_tuned = partial(small_on_par, arm="lora_rag")
+small_on_par_prompted = partial(small_on_par, arm="biomedrag")
+
+
+def _one_chunk_beats_many(outcomes: Outcomes, *, prefix: str, **_: object) -> Decision:
     """Whether BiomedRAG is better than RA-KNN-n for every n that was tried (sections 2.2 and 3)."""
-    arms = [ablation.knn(n) for n in _counts(outcomes) if n]
+    arms = [f"{prefix}{n}" for n in _arm_counts(outcomes, prefix) if n]
     if not arms:
-        return Decision("not run", "No n nearest sentences were tried.", reason="no answers")
-    return _whole_better(outcomes, variants=arms)
+        return Decision("not tested", "No n nearest sentences were tried.", reason="no answers")
+    return _better(outcomes, first=_whole_method(prefix), others=arms)
 
 
-def more_documents_do_not_help(outcomes: Outcomes, **_: object) -> Decision:
+def _whole_method(prefix: str) -> str:
+    """Return BiomedRAG's arm beside arms whose names begin so."""
+    return "lora_rag" if prefix == TUNED_KNN else "biomedrag"
+
+
+one_chunk_beats_many_tuned = partial(_one_chunk_beats_many, prefix=TUNED_KNN)
+one_chunk_beats_many_prompted = partial(_one_chunk_beats_many, prefix=PROMPTED_KNN)
+
+
+def _more_documents_do_not_help(outcomes: Outcomes, *, prefix: str, **_: object) -> Decision:
     """Whether the largest n leaves no room for a gain of 2 points over one sentence.
 
     Source: section 2.2 and Figure 2.
     """
-    counts = _counts(outcomes)
+    counts = _arm_counts(outcomes, prefix)
     if 1 not in counts or max(counts) < MANY:
-        numbers = ", ".join(map(str, counts))
+        numbers = ", ".join(map(str, counts)) or "none"
         why = f"n = {numbers}; the claim needs n = 1 and one of {MANY} or more."
-        return Decision("not run", why, reason="no answers")
-    (many, single), unlike = _variants(outcomes, ablation.knn(max(counts)), ablation.knn(1))
-    comparisons = outcomes.compare([(many, single)], "right", within="task")
+        return Decision("not tested", why, reason="no answers")
+    pair = (f"{prefix}{max(counts)}", f"{prefix}1")
+    comparisons = outcomes.compare([pair], "right", within="task")
     differences = "; ".join(
         f"{comparison.model} {figures.points(comparison.test)} points, n = {comparison.test.n}"
         for comparison in comparisons
     )
-    criterion = partial(decisions.below, bound=WORTHWHILE)
-    parts = [Part(comparison.test, criterion) for comparison in comparisons]
+    criterion = partial(decisions.below, bound=SMALL_GAIN)
+    parts = [
+        Part(comparison.test, criterion, f"n = {max(counts)} minus n = 1, {comparison.model}")
+        for comparison in comparisons
+    ]
     why = f"n = {max(counts)} minus n = 1: {differences}."
-    decision = decisions.decide_by_intervals(parts, (WORTHWHILE,), why=why)
-    return decisions.require_own_models(decision, VARIED, unlike)
+    return decisions.decide_by_intervals(parts, (SMALL_GAIN,), why=why)
+
+
+more_documents_do_not_help_tuned = partial(_more_documents_do_not_help, prefix=TUNED_KNN)
+more_documents_do_not_help_prompted = partial(_more_documents_do_not_help, prefix=PROMPTED_KNN)
 
 
 def shorter_input(outcomes: Outcomes, **_: object) -> Decision:
@@ -147,7 +165,7 @@ def shorter_input(outcomes: Outcomes, **_: object) -> Decision:
     """
     counts = [n for n in _arm_counts(outcomes, "knn_") if n >= SEVERAL]
     if not counts:
-        return Decision("not run", f"No n of {SEVERAL} or more was tried.", reason="no answers")
+        return Decision("not tested", f"No n of {SEVERAL} or more was tried.", reason="no answers")
     pairs = [(ablation.knn(n), "biomedrag") for n in counts]
     comparisons = outcomes.compare(pairs, "prompt_tokens", within="task")
     differences = "; ".join(
@@ -225,7 +243,7 @@ def documents_are_diverse(
 
 def _not_in_sample() -> Decision:
     why = "The released choices are not part of the bundled sample."
-    return Decision("not run", why, reason="no answers")
+    return Decision("not tested", why, reason="no answers")
 
 
 def _agreement_text(choices: Sequence[Choice], kappa: Score) -> str:
@@ -234,41 +252,6 @@ def _agreement_text(choices: Sequence[Choice], kappa: Score) -> str:
         f"{n_hits} of {kappa.n} ({by_chance(choices):.1f} by chance, Cohen's kappa "
         f"{figures.score_text(kappa, 'ratio')})"
     )
-
-
-def _better(
-    first: str, others: Sequence[str], outcomes: Outcomes, max_loss: float = 0.0
-) -> Decision:
-    """Decide whether an arm is better than others on each data set.
-
-    Args:
-        first: The arm.
-        others: The other arms.
-        outcomes: The answers; of DDI, `comparable` selects the rows.
-        max_loss: The claim is refuted where the whole interval is below minus this share.
-
-    Returns:
-        "agrees" if every difference is positive and significant; "differs" if one is a loss of more
-        than `max_loss`, by its whole interval at Bonferroni's level.
-    """
-    rows = comparable(outcomes.where(source="rerun"))
-    arms = [first, *others]
-    missing = [rows.label(arm) for arm in arms if arm not in rows.arms_with("right")]
-    if missing:
-        why = f"{', '.join(missing)}: no answers in this run."
-        return Decision("not run", why, reason="no answers")
-    comparisons = rows.compare([(first, other) for other in others], "right", within="task")
-    described = [_described(comparison, rows, outcomes) for comparison in comparisons]
-    parts = [
-        Part(comparison.test, partial(decisions.better, p=comparison.p, worthwhile=-max_loss))
-        for comparison in comparisons
-    ]
-    why = f"{'; '.join(described)}."
-    p = max(comparison.p for comparison in comparisons)
-    n_clusters = int(rows.frame.groupby("task").cluster.nunique().min())
-    if not decisions.enough_clusters(n_clusters, len(comparisons)):
-        return decisions.too_few_clusters(n_clusters, why)
-    return decisions.decide_by_intervals(parts, (0.0, -max_loss), why=why, p=p)
 
 
 def _described(comparison: Comparison, rows: Outcomes, outcomes: Outcomes) -> str:
@@ -280,15 +263,10 @@ def _described(comparison: Comparison, rows: Outcomes, outcomes: Outcomes) -> st
         f"{figures.points(test)} points right, {figures.p_words(comparison.p)}, n = {test.n:,}"
     )
     arms = (comparison.first, comparison.second)
-    all_rows = outcomes.where(source="rerun", task=name).compare([arms], "right")[0].test
+    all_rows = outcomes.where(task=name).compare([arms], "right")[0].test
     if all_rows.n == test.n:
         return text
     return f"{text} that state an interaction ({figures.points(all_rows)} on all {all_rows.n:,})"
-
-
-def _counts(outcomes: Outcomes) -> list[int]:
-    """Return the n of RA-KNN-n of the fine-tuned arms; if there are none, of the prompted ones."""
-    return _arm_counts(outcomes, "lora_knn_") or _arm_counts(outcomes, "knn_")
 
 
 def _arm_counts(outcomes: Outcomes, prefix: str) -> list[int]:

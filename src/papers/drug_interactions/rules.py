@@ -24,8 +24,6 @@ from papers.drug_interactions.qa import BASELINES, PASS, is_useful
 SWAPPED = 2 / 3
 """Kendall's tau of two orders of the paper's four arms that differ in one pair of neighbours."""
 PAPERS = (*BASELINES, "drugrag")
-JUDGE = "GPT-4.1"
-"""The judge of the paper's ratings (Setup, metrics)."""
 Floats = NDArray[np.float64]
 
 
@@ -61,33 +59,17 @@ def worth(outcomes: Outcomes, truth: Score | None) -> str:
 
 def _at_chance(outcomes: Outcomes, truth: Score | None) -> Decision:
     return Decision(
-        "not run", f"Its ratings are not used: {worth(outcomes, truth)}.", reason="judge at chance"
+        "not tested",
+        f"Its ratings are not used: {worth(outcomes, truth)}.",
+        reason="judge at chance",
     )
 
 
-def beats_baselines(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decision:  # noqa: ANN401  # facts of other rules
-    """Decide whether DrugRAG leads (Table II; Results).
-
-    It does by the cosine, and by the paper's judge if that is above chance.
-    """
-    by_cosine = _ahead("cosine", "medquad")
-    if is_useful(truth) and not _other_judges(outcomes):
-        by_both = Rule(all_of=(_ahead("rating", "known", "medquad"), by_cosine))
-        return evaluate(by_both, outcomes, "rerun", paper="drug_interactions")
-    decision = evaluate(by_cosine, outcomes, "rerun", paper="drug_interactions")
-    if is_useful(truth):
-        judges = figures.listed(_other_judges(outcomes))
-        unused = f"the judge is {judges}, the paper's is {JUDGE}"
-    else:
-        unused = worth(outcomes, truth)
-    why = f"By the cosine alone: {decision.why} The rating is not used: {unused}."
-    return Decision(decision.verdict, why, decision.p, decision.reason, decision.needed)
-
-
-def _other_judges(outcomes: Outcomes) -> list[str]:
-    """Return the models that judged and are not the paper's judge."""
-    judges = outcomes.where(task="judge").frame.model.unique()
-    return [name for name in judges if JUDGE.lower() not in name.lower()]
+def leads_by_rating(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decision:  # noqa: ANN401  # facts of other rules
+    """Decide whether a judge that is above chance rates DrugRAG highest (Table II; Results)."""
+    if not is_useful(truth):
+        return _at_chance(outcomes, truth)
+    return evaluate(_ahead("rating", "known", "medquad"), outcomes, "rerun", paper="")
 
 
 def agentic_adds_little(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
@@ -120,7 +102,7 @@ def smaller_prompt(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     rows = outcomes.where(task=["known", "medquad"])
     if not {"drugrag", "text"} <= rows.arms_with("prompt_tokens"):
         return Decision(
-            "not run", "No question has both prompts within the context.", reason="no answers"
+            "not tested", "No question has both prompts within the context.", reason="no answers"
         )
     (comparison,) = rows.compare([("drugrag", "text")], "prompt_tokens")
     test = comparison.test
@@ -150,11 +132,15 @@ def larger_answers_better(
         alone: Why one model answers, if one does.
     """
     if len(models) < 2:
-        return Decision("not run", f"One model answers. {alone}", reason="one model")
+        return Decision("not tested", f"One model answers. {alone}", reason="one model")
+    answered = [name for name in models if (outcomes.frame.model == name).any()]
+    if len(answered) < 2:
+        names = figures.listed(answered)
+        return Decision("not tested", f"Of two models, {names} answered.", reason="one model")
     large, small = models
     if not _is_larger(large, small):
         why = f"{large} is not larger than {small} by the billions of parameters in their names."
-        return Decision("not run", why, reason="stand-in")
+        return Decision("not tested", why, reason="another model")
     frame = outcomes.where(task="known", arm="drugrag", model=list(models)).frame
     by_model = Outcomes(frame.assign(arm=frame.model), draws=outcomes.draws)
     (comparison,) = by_model.compare([(large, small)], "f1")
@@ -204,8 +190,7 @@ def varies_least(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decisi
         f"Standard deviation of the rating in points, DrugRAG minus: {'; '.join(texts)}, "
         f"n = {len(ratings)}."
     )
-    decision = decisions.decide_by_intervals(parts, (0.0,), why=why)
-    return decisions.require_own_models(decision, f"ratings by {JUDGE}", _other_judges(outcomes))
+    return decisions.decide_by_intervals(parts, (0.0,), why=why)
 
 
 def judge_ranks(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decision:  # noqa: ANN401
@@ -336,7 +321,7 @@ class _StatedGain:
 def _decide_gain(printed: Published, name: str) -> Decision:
     """Decide whether the large model's gains lie within 2.5 points of the stated one.
 
-    The abstract does not say of which scale its gains are: it is undecided if the two need two.
+    The abstract does not say of which scale its gains are: it is inconclusive if the two need two.
     """
     best = printed.number("drug_interactions.table2.drugrag.llama_70b")
     gains = {}
@@ -348,5 +333,5 @@ def _decide_gain(printed: Published, name: str) -> Decision:
     own_scales = gains[name].scales()
     common_scales = set.intersection(*(gain.scales() for gain in gains.values()))
     if own_scales and not common_scales:
-        return Decision("undecided", f"{why} The two stated gains hold on different scales.")
+        return Decision("inconclusive", f"{why} The two stated gains hold on different scales.")
     return Decision(decisions.exactly(bool(own_scales)), why)

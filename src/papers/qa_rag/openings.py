@@ -66,7 +66,7 @@ def answers(outcomes: Outcomes, model: str, encoder: str) -> str:
     verdict = {
         "agrees": "Shown the passages, {} answers nearer to the FDA's",
         "differs": "Shown the passages, {} does not answer nearer to the FDA's",
-        "undecided": "Whether the passages bring {}'s answers nearer to the FDA's is undecided",
+        "inconclusive": "Whether the passages bring {}'s answers nearer to the FDA's is undecided",
     }[_verdict(gain)].format(model)
     sentences.append(f"{verdict}: F1 changes by {_change(gain)}, n = {gain.test.n}.")
     return " ".join(sentences)
@@ -114,7 +114,7 @@ def _effect_of_training(comparison: Comparison) -> str:
     return {
         "agrees": "Training brings the answers of {} nearer to the FDA's",
         "differs": "Training brings the answers of {} no nearer to the FDA's",
-        "undecided": (
+        "inconclusive": (
             "This run cannot tell whether training brings the answers of {} nearer to the FDA's"
         ),
     }[_verdict(comparison)]

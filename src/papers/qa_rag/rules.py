@@ -18,9 +18,6 @@ from evaluation.rules import evaluate
 from papers.qa_rag.data import OWN
 from resources.lora import TrainingLog
 
-CORRELATION = 0.1
-"""The smallest rank correlation that would matter."""
-
 PRINTED = ("qa_rag", "hypothetical", "hyde", "question", "multiquery")
 
 Floats = NDArray[np.float64]
@@ -33,7 +30,7 @@ def loss_falls(_: Outcomes, *, logs: Mapping[str, TrainingLog], **__: Any) -> De
     """
     if not logs:
         return Decision(
-            "not run", "No adapter was trained or served in this run.", reason="no answers"
+            "not tested", "No adapter was trained or served in this run.", reason="no answers"
         )
     changes = []
     fell = []
@@ -81,7 +78,9 @@ def question_is_worst(outcomes: Outcomes, *, printed: Published, **_: Any) -> De
     why = f"The lowest in Table 3, {'; '.join(parts)}."
     if len(set(lowest)) > 1 and "question" in lowest:
         return Decision(
-            "not run", f"{why} Neither difference is printed with an interval.", reason="no answers"
+            "not tested",
+            f"{why} Neither difference is printed with an interval.",
+            reason="no answers",
         )
     return Decision(decisions.exactly(set(lowest) == {"question"}), why)
 
@@ -147,7 +146,7 @@ def context_carries_over(outcomes: Outcomes, *, seed: int, **_: Any) -> Decision
     arms = [arm for arm in contexts.arm.unique() if arm in set(answers.arm)]
     if len(arms) < 2:
         return Decision(
-            "not run", "It needs contexts and answers of two arms.", reason="no answers"
+            "not tested", "It needs contexts and answers of two arms.", reason="no answers"
         )
     precision = _centred_table(contexts, "precision", arms)
     f1 = _centred_table(answers, "f1", arms)
@@ -167,7 +166,7 @@ def context_carries_over(outcomes: Outcomes, *, seed: int, **_: Any) -> Decision
         f"Within {len(precision)} questions, over {len(arms)} methods, the rank correlation of "
         f"context precision and F1 is {value} [{low}, {high}], {figures.p_words(p)}."
     )
-    return Decision(decisions.better(score, p, worthwhile=CORRELATION), why, p)
+    return Decision(decisions.better(score, p), why, p)
 
 
 def rank_correlation(first: Floats, second: Floats) -> float:

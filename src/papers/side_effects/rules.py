@@ -46,7 +46,7 @@ def model_difference_small(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: A
     rows = outcomes.where(arm=ARMS).frame
     models = sorted(rows.model.unique())
     if len(models) < 2:
-        return Decision("not run", "It needs the answers of two models.", reason="one model")
+        return Decision("not tested", "It needs the answers of two models.", reason="one model")
     # the arms may have answered different numbers of questions
     answerer = rows.model.astype(str) + rows.arm.astype(str)
     n_answerers = answerer.groupby(rows.unit).transform("nunique")
@@ -104,7 +104,7 @@ def _graphrag_errors(outcomes: Outcomes) -> pd.DataFrame | Decision:
         return wrong
     why = f"GraphRAG has too few wrong answers ({len(wrong)}; at least {MIN_ERRORS} are needed)."
     units = math.ceil(MIN_ERRORS * len(rows) / len(wrong)) if len(wrong) else None
-    return Decision("undecided", why, needed=units)
+    return Decision("inconclusive", why, needed=units)
 
 
 def residual_errors_not_retrieval(
@@ -157,7 +157,7 @@ def residual_errors_are_llm_mislabels(outcomes: Outcomes, **_: Any) -> Decision:
         "The other answers about these pairs, by GraphRAG and Format B, are NO in "
         f"{n_no} of {len(others)}. The replies are not released."
     )
-    return Decision("undecided", why)
+    return Decision("inconclusive", why)
 
 
 def benchmark_is_balanced(
@@ -220,7 +220,9 @@ def every_drug_with_ten_effects(
 ) -> Decision:
     """Decide whether each drug with an ATC code and ten terms in SIDER is in the benchmark."""
     if sider is None:
-        return Decision("not run", "SIDER is not part of the bundled sample.", reason="no answers")
+        return Decision(
+            "not tested", "SIDER is not part of the bundled sample.", reason="no answers"
+        )
     knowledge = by_name(sider.coded_terms)
     enough = set(with_least(knowledge))
     missing = enough - set(released)
@@ -264,7 +266,7 @@ def graph_returns_exact_sets(outcomes: Outcomes, **_: Any) -> Decision:  # noqa:
     """
     arms = [arm for arm in ("graphrag", "graph_llm") if arm in outcomes.arms]
     if "graphrag" not in arms:
-        return Decision("not run", "There are no answers of the graph.", reason="no answers")
+        return Decision("not tested", "There are no answers of the graph.", reason="no answers")
     counts = []
     for arm in arms:
         is_exact = outcomes.values("exact", arm) == 1
@@ -277,7 +279,7 @@ def graph_is_faster_than_text(outcomes: Outcomes, **_: Any) -> Decision:  # noqa
     """Decide whether Format B with its LLM takes over 100 times as long as the graph (Table 4)."""
     score = times_as_long(outcomes, "format_b", "graphrag")
     if score is None:
-        return Decision("not run", "No query was answered by both.", reason="no answers")
+        return Decision("not tested", "No query was answered by both.", reason="no answers")
     times = f"{figures.score_text(score, 'count')} times as long on the same {score.n} queries"
     why = f"Format B with a language model takes {times} as the graph without one."
     return Decision(decisions.above(score, FAST), why)
@@ -293,7 +295,7 @@ def pairs_slow_with_set_size(outcomes: Outcomes, **_: Any) -> Decision:  # noqa:
     n = len(relevant)
     if n < MIN_CORRELATED_QUERIES or not np.ptp(relevant) or not np.ptp(seconds):
         why = f"{n} queries of Format B give no rank correlation."
-        return Decision("not run", why, reason="too few")
+        return Decision("not tested", why, reason="too few")
 
     def correlation(ranks: NDArray[np.float64]) -> float:
         return float(np.corrcoef(ranks, seconds)[0, 1])
@@ -310,7 +312,7 @@ def pairs_slow_with_set_size(outcomes: Outcomes, **_: Any) -> Decision:  # noqa:
     interval = f"{score.value:.2f} [{score.low:.2f}, {score.high:.2f}]"
     found = f"{interval}, {figures.p_words(p)}, n = {n}".replace("-", "\u2212")
     why = f"Rank correlation of latency and number of relevant drugs: {found}."
-    return Decision(decisions.better(score, p, worthwhile=0.1), why, p)
+    return Decision(decisions.better(score, p), why, p)
 
 
 def _correlation_score(rho: float, n: int) -> Score:
@@ -365,7 +367,7 @@ def lists_fail_by_window(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN
         f"and {_share_in_words(beyond, 'beyond')}; {len(both)} of {len(rows)} queries have both."
     )
     if len(both) < MIN_QUERIES:
-        return Decision("not run", f"{why} A test needs {MIN_QUERIES}.", reason="too few")
+        return Decision("not tested", f"{why} A test needs {MIN_QUERIES}.", reason="too few")
     share_within = np.array([np.mean(query.within) for query in both])
     share_beyond = np.array([np.mean(query.beyond) for query in both])
     test = paired_means(share_within, share_beyond, draws=outcomes.draws)
@@ -424,13 +426,13 @@ def normalisation_recovers(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: A
     arms = ("format_b", "graphrag")
     if not {f"normalised.{arm}" for arm in arms} <= set(outcomes.arms):
         why = "There are no answers with corrected names."
-        return Decision("not run", why, reason="no answers")
+        return Decision("not tested", why, reason="no answers")
     shares = {arm: recovered(outcomes, arm) for arm in arms}
     found = [share for share in shares.values() if share is not None]
     words = [f"{figures.ARMS[arm][0]} {figures.score_text(share)}" for arm, share in shares.items()]
     why = f"Recovered share of F1, intervals over drugs: {', '.join(words)}."
     if len(found) < len(arms):
-        return Decision("undecided", why)
+        return Decision("inconclusive", why)
     criterion = partial(decisions.above, bound=0.5)
     parts = [Part(share, criterion) for share in found]
     return decisions.decide_by_intervals(parts, (0.5,), why=why)

@@ -1,0 +1,82 @@
+"""The words for what became of a claim and of a printed number; code, YAML and pages use no others.
+
+A claim is asked two questions. *Does it hold for the paper's system?* has a `Verdict` as its
+answer; printed numbers, the authors' released answers and reruns by a model within the claim's
+scope may decide it. *Does it hold here?* has a `HereAnswer`; the answers of whatever models ran
+decide it, and it is never counted as a verdict. A printed number has a `Match`.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+Tested = Literal["agrees", "differs", "inconclusive"]
+"""The verdicts on a claim that was tested."""
+Verdict = Literal["agrees", "differs", "inconclusive", "not tested", "cannot be tested"]
+"""Does a claim hold for the paper's system?"""
+TESTED: Final[tuple[Tested, ...]] = ("agrees", "differs", "inconclusive")
+
+HereAnswer = Literal["with the claim", "against it", "inconclusive", "not run"]
+"""Does a claim hold here, by the models that ran?"""
+HERE_BY_TESTED: Final[Mapping[str, HereAnswer]] = {
+    "agrees": "with the claim",
+    "differs": "against it",
+    "inconclusive": "inconclusive",
+}
+"""What a rule says of this run's rows, as an answer to the second question."""
+ANSWERED_HERE: Final[tuple[HereAnswer, ...]] = tuple(HERE_BY_TESTED.values())
+
+Reason = Literal[
+    "another model",
+    "another system",
+    "forced tie",
+    "too few",
+    "no answers",
+    "judge at chance",
+    "one model",
+    "printed only",
+    "undefined",
+    "not public",
+    "not recorded",
+]
+REASONS: Final[Mapping[Reason, str]] = {
+    "another model": (
+        "The claim concerns other models (name one in LLM_MODEL or the notebook's parameters)."
+    ),
+    "another system": (
+        "What ran replaces a part of the paper's system (the evidence says which part)."
+    ),
+    "forced tie": (
+        "All arms received the same fact for every question (incomplete knowledge would test it)."
+    ),
+    "too few": "With so few units, no test could be conclusive (increase the profile's sizes).",
+    "no answers": "An arm in the claim has no answers here (the evidence says how to add it).",
+    "judge at chance": "The judge cannot tell right from wrong answers (a larger model may).",
+    "one model": "The claim compares models, and one has answered (name a second one).",
+    "printed only": "The rule reads printed numbers or released files; no rerun enters it.",
+    "undefined": "The paper defines no measure of it (only its authors can).",
+    "not public": "The required data or models are not public (only their release would help).",
+    "not recorded": "The run is of a version that did not ask this (run its notebook again).",
+}
+"""Why a question about a claim has no answer, in a word and in a sentence."""
+CLOSED: Final[tuple[Reason, ...]] = ("undefined", "not public")
+"""Reasons by which nobody can test a claim on public data."""
+
+Match = Literal[
+    "matches",
+    "differs",
+    "inconclusive",
+    "another model",
+    "not compared",
+    "SAMPLE",
+    "not run",
+    "cannot be run",
+]
+"""What became of a printed number: its rescored or rerun value beside it."""
+
+FORMER_VERDICTS: Final[Mapping[str, Verdict]] = {
+    "undecided": "inconclusive",
+    "not run": "not tested",
+    "cannot be run": "cannot be tested",
+}
+"""Words of records that were written before there were two questions."""
+FORMER_REASONS: Final[Mapping[str, Reason]] = {"stand-in": "another model"}
