@@ -199,12 +199,13 @@ def store_of(path: Path) -> Store:
     return Store(f"{prefix}drug_interactions", labels, types)
 
 
-def ingest(folder: OwnFolder, *, data: str = "auto") -> OwnGraph:
+def ingest(folder: OwnFolder, *, data: str = "real") -> OwnGraph:
     """Read the documents that were not read before, and make the graph of all.
 
     Args:
         folder: The documents.
-        data: The annotated text that dictionary and classifier are made of: auto, real or sample.
+        data: The annotated text that dictionary and classifier are made of: real, auto or sample.
+            The bundled sample knows few names, so it stands in only where it is asked for.
     """
     (folder.home / "documents").mkdir(parents=True, exist_ok=True)
     with FileLock(folder.home / "ingestion.lock"):

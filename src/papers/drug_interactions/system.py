@@ -286,13 +286,13 @@ class Conversation:
         return answer
 
 
-def open_text(folder: OwnFolder | Path, *, profile: str = "", data: str = "auto") -> Interactions:
+def open_text(folder: OwnFolder | Path, *, profile: str = "", data: str = "real") -> Interactions:
     """Make a folder of own documents ready to be asked; what was read before is not read again.
 
     Args:
         folder: Text, Markdown, HTML, PDF and Word files.
         profile: The profile whose models answer; empty for that of the settings.
-        data: The annotated text that dictionary and classifier are made of.
+        data: The annotated text that dictionary and classifier are made of: real, auto or sample.
 
     Raises:
         FolderError: There is no such folder, or nothing in it can be read.
@@ -304,7 +304,7 @@ def open_text(folder: OwnFolder | Path, *, profile: str = "", data: str = "auto"
     return Interactions(own.content, own.sources, store, graph.connect(), models)
 
 
-def open_book(*, profile: str = "", data: str = "auto") -> Interactions:
+def open_book(*, profile: str = "", data: str = "real") -> Interactions:
     """Make the graph of notebook 06 ready to be asked: the annotated sentences of both corpora."""
     located = datasets.locate_all([corpora.DDI, *corpora.ADE], data)
     path = {name: file.path for name, file in located.items()}
