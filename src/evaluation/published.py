@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import math
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from evaluation import printed_numbers
 from evaluation.measures import measure_label, unit
 from resources.settings import PUBLISHED, PublicError
 
@@ -27,7 +27,6 @@ BASIS_LABELS: Final[dict[Basis, str]] = {
 }
 RERUN_TOLERANCE: dict[Unit, float] = {"fraction": 0.02, "percentage_points": 2.0, "count": 0.5}
 """How far a rerun may lie from the printed number; speed is not compared."""
-_NUMERAL = re.compile(r"\d[\d,]*(?:\.(\d+))?")
 EntryT = TypeVar("EntryT", bound="Entry")
 ON_PAR: Final = 0.05
 """How much worse something may be that is on par, of measures within 0 and 1."""
@@ -73,8 +72,10 @@ class Number(Entry):
     table: str
     row: str
     column: str
-    value: float
     printed: str = Field(description="as it stands in the paper, with its digits and its unit")
+    value: float = Field(
+        description="read from `printed`; stated where that leaves its sign or choice open"
+    )
     unit: Unit
     n: int | None = Field(default=None, ge=1, description="what the paper says it was measured on")
     model: str | None = Field(
@@ -89,27 +90,37 @@ class Number(Entry):
     also: tuple[str, ...] = Field(default=(), description="other places where the paper prints it")
     note: str = ""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_value(cls, fields: Any) -> Any:  # noqa: ANN401
+        """Read the value from what is printed; one that is stated may only add what that lacks."""
+        if not isinstance(fields, dict) or "printed" not in fields or "unit" not in fields:
+            return fields
+        printed, stated = str(fields["printed"]), fields.get("value")
+        try:
+            value = printed_numbers.parse(printed, fields["unit"])
+        except ValueError:
+            if stated is None:
+                raise
+            return fields
+        if stated is not None and abs(float(stated)) != abs(value):
+            raise ValueError(f"printed {printed!r} is {value}, not {stated}")
+        return {"value": value, **fields}
+
     @model_validator(mode="after")
     def _consistent(self) -> Number:
         if not (self.rescore_from or self.why_not):
             raise ValueError(f"{self.id}: needs rescore_from or why_not")
-        numeral = _NUMERAL.search(self.printed)
-        if numeral is None:
-            raise ValueError(f"{self.id}: printed {self.printed!r} holds no number")
-        stated = float(numeral[0].replace(",", "")) * self._scale
-        value = abs(self.value) if self.unit == "percentage_points" else self.value
-        if not math.isclose(stated, value, rel_tol=1e-12, abs_tol=1e-12):
-            raise ValueError(f"{self.id}: printed {self.printed!r} is {stated}, not {self.value}")
         return self
 
     @property
     def _scale(self) -> float:
-        return 0.01 if self.unit == "fraction" and "%" in self.printed else 1.0
+        is_percentage = printed_numbers.has_percent_sign(self.printed)
+        return 0.01 if self.unit == "fraction" and is_percentage else 1.0
 
     @property
     def _decimals(self) -> int:
-        numeral = _NUMERAL.search(self.printed)
-        return len(numeral[1] or "") if numeral else 0
+        return printed_numbers.decimals(self.printed)
 
     @property
     def digits(self) -> int | None:
