@@ -81,7 +81,8 @@ class Models:
             profile: The profile whose models and lengths are used; empty for that of the settings.
         """
         size = sizes(profile)
-        answerer = llm.connect(size["llm_model"], folder=folder)
+        default = llm.connect(size["llm_model"], folder=folder)
+        answerer, _ = cypher.model_beside(default, size["large_model"], folder=folder)
         writer, _ = cypher.model_beside(answerer, size["small_model"], folder=folder)
         return cls(
             writer, answerer, size["cypher_tokens"], size["answer_tokens"], size["temperature"]
