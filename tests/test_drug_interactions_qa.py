@@ -18,6 +18,7 @@ from test_graph import graph_server
 
 from evaluation import record, records, rules
 from evaluation.answers import Answer
+from evaluation.metrics import Score
 from evaluation.outcomes import Outcomes
 from helpers import graph, indexes
 from helpers.completions import Choice, Reply
@@ -984,6 +985,47 @@ def test_two_models_fill_both_columns_of_table_two_and_are_compared(
 def test_a_pair_of_models_in_the_wrong_order_is_not_compared(models: tuple[str, str]) -> None:
     decision = decisions.larger_answers_better(Outcomes([]), models=models, alone="")
     assert decision.verdict == "not tested"
+
+
+@pytest.mark.parametrize(
+    ("gain", "verdict"), [(0.3, "agrees"), (0.04, "differs"), (-0.2, "differs")]
+)
+def test_far_better_asks_for_ten_points(gain: float, verdict: str) -> None:
+    noise = np.random.default_rng(1).normal(0, 0.05, 300)
+    rows = []
+    for name, level in (("b-70B", 0.5 + gain), ("b-8B", 0.5)):
+        for number, value in enumerate(noise):
+            unit = f"u{number}"
+            measures = {"f1": (level + value, 1.0)}
+            rows.append(
+                Answer(
+                    arm="drugrag",
+                    task="known",
+                    model=name,
+                    unit=unit,
+                    cluster=unit,
+                    measures=measures,
+                )
+            )
+    out = Outcomes(rows, draws=200)
+    decision = decisions.larger_answers_better(out, models=["b-70B", "b-8B"], alone="")
+    assert decision.verdict == verdict
+    assert [estimate.bound for estimate in decision.estimates] == [decisions.FAR]
+
+
+def test_a_judge_that_rates_some_of_the_questions_is_judged_by_those() -> None:
+    rows = []
+    for arm, level in zip(decisions.PAPERS, (0.1, 0.4, 0.6, 0.9), strict=True):
+        for number in range(40):
+            unit = f"u{number}"
+            measures = {"f1": (level + number / 1000, 1.0)}
+            if number < 30:
+                measures["rating"] = (level, 1.0)
+            rows.append(Answer(arm=arm, task="known", unit=unit, cluster=unit, measures=measures))
+    out = Outcomes(rows, draws=200)
+    useful = Score(0.9, 100, 0.8, 0.95)
+    assert decisions.judge_ranks(out, truth=useful).verdict == "agrees"
+    assert "n = 30" in decisions.varies_least(out, truth=useful).why
 
 
 @pytest.mark.parametrize(
