@@ -26,8 +26,8 @@ unexport CDPATH
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup doctor data start stop status reproduce notebooks notebook book pdf serve lab \
-        lint test test-fast test-smoke test-book test-engines test-slow test-neo4j \
-        test-interop test-faults chromium bench reference record rehearse lock clean
+        lint test test-fast test-end-to-end test-smoke test-book test-engines test-slow \
+        test-neo4j test-interop test-faults chromium bench reference record rehearse lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
@@ -99,11 +99,12 @@ lint: $(READY) ## ruff and mypy
 	@$(VENV)/bin/ruff format -q --check .
 	@$(VENV)/bin/mypy
 
-# Two at once, for they take the processor from each other.
 test: $(READY) ## lint, unit tests, the smoke profile from recorded replies, the book in a browser
-	@$(MAKE) --no-print-directory -j2 lint test-fast
-	@$(MAKE) --no-print-directory chromium
-	@$(MAKE) --no-print-directory test-smoke test-book
+	@$(PY) tests/side_by_side.py lint test-fast test-end-to-end
+
+test-end-to-end: $(READY) chromium ## the smoke profile, then the book in a browser
+	@$(MAKE) --no-print-directory test-smoke
+	@$(MAKE) --no-print-directory test-book
 
 test-fast: $(READY) ## the tests that start no server and no browser
 	@$(PYTEST) -n auto --dist worksteal \

@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from conftest import REPOSITORY, make_wheel
 
@@ -108,6 +109,43 @@ def test_a_set_up_without_a_network_says_so_before_pip_does(project: Path) -> No
         )
         assert "s3cret" not in first
     assert made.returncode != 0
+
+
+PARTS = """
+quick: ; @echo all is well
+wrong: ; @echo what went wrong; sleep 2; exit 3
+long: ; @echo $$$$ > sleeping; echo begun; exec sleep 600
+"""
+
+
+def make_side_by_side(folder: Path, *targets: str) -> subprocess.CompletedProcess[str]:
+    (folder / "Makefile").write_text(PARTS)
+    code = "import sys, pathlib, side_by_side; sys.exit(side_by_side.run(sys.argv[1:], pathlib.Path()))"
+    return subprocess.run(
+        [sys.executable, "-c", code, *targets],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY / "tests")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_parts_made_side_by_side_name_their_lines(tmp_path: Path) -> None:
+    done = make_side_by_side(tmp_path, "quick")
+    assert done.returncode == 0, done.stderr
+    assert "quick | all is well" in done.stdout
+    assert "quick | passed after" in done.stdout
+
+
+def test_a_part_that_fails_ends_the_others_and_is_named_with_its_last_lines(tmp_path: Path) -> None:
+    done = make_side_by_side(tmp_path, "long", "wrong")
+    assert done.returncode == 1
+    assert "long  | begun" in done.stdout
+    last_lines = done.stdout[done.stdout.index("wrong failed; long did not finish.") :]
+    assert "what went wrong" in last_lines
+    assert not psutil.pid_exists(int((tmp_path / "sleeping").read_text()))
 
 
 def test_a_jupyterlab_gets_the_port_that_was_asked_for(ready: Path) -> None:
