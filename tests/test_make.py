@@ -10,15 +10,19 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import psutil
 import pytest
 from conftest import REPOSITORY, make_wheel
 
+from medrerun import set_up
 from publish import freshness, serving
 
 PROFILES = ("smoke", "laptop", "paper")
+PYTHON = f"PYTHON={sys.executable}"
+PYENV = Path.home() / ".pyenv" / "versions"
 
 
 @pytest.fixture
@@ -39,7 +43,8 @@ def make(project: Path, *arguments: str, **variables: str) -> subprocess.Complet
         for k, v in os.environ.items()
         if not k.startswith(("MAKE", "MFLAGS", "PROFILE", "PORT", "REPOSITORY_"))
     }
-    command = ["make", "--no-print-directory", f"PYTHON={sys.executable}", *arguments]
+    python = [] if any(name.startswith("PYTHON=") for name in arguments) else [PYTHON]
+    command = ["make", "--no-print-directory", *python, *arguments]
     return subprocess.run(
         command, cwd=project, env=kept | variables, capture_output=True, text=True, check=False
     )
@@ -74,6 +79,66 @@ def test_a_uv_that_is_not_the_locked_one_is_never_run(project: Path) -> None:
     (site,) = (project / ".venv" / "lib").glob("python*/site-packages")
     assert (site / "needed.py").exists()
     assert not (site / "uv.py").exists()
+
+
+def test_the_set_up_takes_the_versions_of_python_that_the_project_declares() -> None:
+    declared = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    oldest, newest = ("{}.{}".format(*version) for version in (set_up.OLDEST, set_up.NEWEST))
+    after_newest = f"3.{set_up.NEWEST[1] + 1}"
+    assert declared["requires-python"] == f">={oldest},<{after_newest}"
+    assert oldest == (REPOSITORY / ".python-version").read_text().strip()
+    assert newest != after_newest
+
+
+def other_pythons() -> list[Path]:
+    """Pythons of this machine that the project does not support."""
+    found = []
+    folders = [*map(Path, os.environ["PATH"].split(os.pathsep)), *PYENV.glob("*/bin")]
+    for folder in folders:
+        for minor in (8, 9, 10, 13, 14):
+            path = folder / f"python3.{minor}"
+            works = (
+                path.exists()
+                and not subprocess.run(
+                    [path, "-c", "import venv, ensurepip"], capture_output=True, check=False
+                ).returncode
+            )
+            if works:
+                found.append(path)
+    return found
+
+
+@pytest.mark.slow
+def test_where_the_systems_python_is_too_old_or_too_new_another_one_is_taken(project: Path) -> None:
+    pythons = other_pythons()
+    if not pythons:
+        pytest.skip("this machine has no Python that is too old or too new")
+    (project / "locks").mkdir()
+    shutil.copy2(REPOSITORY / "locks" / "uv.txt", project / "locks")
+    wheel = make_wheel(project / "wheels", "needed", "1.0")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    (project / "requirements.lock").write_text(f"needed==1.0 --hash=sha256:{digest}\n")
+    for python in (pythons[0], pythons[-1]):
+        shutil.rmtree(project / "_build", ignore_errors=True)
+        environment = project / ".venv"
+        if environment.is_symlink():
+            environment.unlink()
+        shutil.rmtree(environment, ignore_errors=True)
+        found = {"UV_FIND_LINKS": str(project / "wheels"), "PIP_FIND_LINKS": ""}
+        done = make(project, f"PYTHON={python}", ".venv/installed", **found)
+        assert done.returncode == 0, done.stderr
+        assert "uv finds or fetches one" in done.stdout
+        version = subprocess.run(
+            [
+                environment / "bin" / "python",
+                "-c",
+                "import needed, sys; print(sys.version_info[:2])",
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        assert version.strip() in ("(3, 11)", "(3, 12)")
 
 
 def test_a_set_up_without_a_network_says_so_before_pip_does(project: Path) -> None:

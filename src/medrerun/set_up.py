@@ -16,8 +16,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-OLDEST, NEWEST = (3, 11), (3, 13)
-"""The versions of Python that the locked packages support."""
+OLDEST, NEWEST = (3, 11), (3, 12)
+"""The versions of Python that the locked packages have wheels for; see pyproject.toml."""
 ROOT = Path(__file__).resolve().parents[2]
 VENV = ROOT / ".venv"
 BOOTSTRAP = ROOT / "_build" / "bootstrap"
