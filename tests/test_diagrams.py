@@ -40,9 +40,11 @@ def test_no_two_parts_overlap_and_each_text_stays_within_its_box(paper: str) -> 
     for svg in re.findall(r"<svg.*?</svg>", html):
         rectangles = []
         for link in ElementTree.fromstring(svg).iter("a"):
-            box = {key: float(link.find("rect").get(key)) for key in ("x", "y", "width", "height")}
+            rectangle = link.find("rect")
+            assert rectangle is not None
+            box = {key: float(rectangle.attrib[key]) for key in ("x", "y", "width", "height")}
             for text in link.findall("text"):
-                assert box["y"] + 8 <= float(text.get("y")) <= box["y"] + box["height"] - 2
+                assert box["y"] + 8 <= float(text.attrib["y"]) <= box["y"] + box["height"] - 2
             rectangles.append(box)
         for i, first in enumerate(rectangles):
             for second in rectangles[i + 1 :]:

@@ -12,10 +12,9 @@ import pytest
 sys.path.append(str(Path(__file__).parent / "faults"))
 
 from bad_inputs import BAD_INPUTS
+from every import EVERY
 from harness import Bench, Done, Failed, Trial, Undisturbed, attempt
 from trials import ASK, TRIALS, damage
-
-EVERY = [*TRIALS, *BAD_INPUTS]
 
 
 @pytest.fixture(scope="module")

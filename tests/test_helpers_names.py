@@ -35,8 +35,9 @@ def used_names(trees: list[ast.Module]) -> set[tuple[str, str]]:
             used |= {(name.name, "") for name in node.names if name.name.startswith("helpers.")}
     used |= {(module, "") for module in modules.values()}
     for node in nodes:
-        is_attribute = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-        if is_attribute and node.value.id in modules:
+        if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)):
+            continue
+        if node.value.id in modules:
             used.add((modules[node.value.id], node.attr))
     return used
 

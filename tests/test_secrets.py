@@ -251,11 +251,16 @@ def test_no_line_of_a_log_tells_a_secret(caplog: pytest.LogCaptureFixture) -> No
     url = SECRETS["LLM_BASE_URL"]
     with caplog.at_level(logging.DEBUG), pytest.raises(openai.APIConnectionError):
         openai.OpenAI(base_url=url, api_key="llm-key", max_retries=1).models.list()
-    with caplog.at_level(logging.DEBUG):
+    with caplog.at_level(logging.DEBUG), caplog.at_level(logging.INFO, logger="httpx"):
         logging.getLogger("httpx").info("HTTP Request: GET %s", httpx.URL(url))
         logging.getLogger("some.library").error("with %s", list(SECRETS.values()))
     assert "HTTP Request: GET http://" in caplog.text
     assert not leaked(caplog.text)
+
+
+def test_a_terminal_does_not_obey_what_an_error_quotes() -> None:
+    error = PublicError("The server refused: \x1b[31mred\x07\r\x9b2J.\nCheck it.")
+    assert str(error) == "The server refused: �[31mred���2J.\nCheck it."
 
 
 @pytest.mark.usefixtures("secrets")

@@ -119,6 +119,11 @@ def test_content_may_come_in_parts_or_not_at_all(content, text):
     assert reply_to(always(chat_completion(content))).text == text
 
 
+def test_a_choice_with_text_in_place_of_a_message_is_read():
+    choice = {"text": "YES", "finish_reason": "stop"}
+    assert reply_to(always(chat_completion(choices=[choice]))).text == "YES"
+
+
 @pytest.mark.parametrize("reason", [None, "stop", 5, "eos"])
 def test_a_reply_without_a_known_reason_of_its_end_is_complete(reason):
     choice = {"message": {"content": "YES"}, "finish_reason": reason}
@@ -172,6 +177,7 @@ def test_log_probabilities_are_those_that_are_given(tmp_path, logprobs, first):
         chat_completion(choices=[]),
         chat_completion(choices={"0": "YES"}),
         chat_completion(choices=[None]),
+        chat_completion(choices=[{"finish_reason": "stop"}]),
         {},
         [],
         "null",

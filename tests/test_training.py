@@ -129,7 +129,12 @@ def test_what_was_made_is_kept_until_it_is_damaged_or_its_content_changes(tmp_pa
 
 def test_on_a_gpu_the_llm_servers_end_before_a_training(script, base, tmp_path, monkeypatch):
     stopped = []
-    monkeypatch.setattr(training.services, "stop", lambda kind: stopped.append(kind) or ["llm-x"])
+
+    def stop(kind: str) -> list[str]:
+        stopped.append(kind)
+        return ["llm-x"]
+
+    monkeypatch.setattr(training.services, "stop", stop)
     monkeypatch.setattr(engine_install, "has_gpu", lambda: False)
     trained(script, base, tmp_path / "without")
     assert stopped == []

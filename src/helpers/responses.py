@@ -10,9 +10,9 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from helpers.completions import Answered, CapabilityError, Choice, LlmError, Loglikelihood, Reply
 from helpers.logprobs import choice_logprobs, continuation_logprobs
@@ -166,6 +166,12 @@ class CompletionChoice(BaseModel):
     text: Annotated[str | None, BeforeValidator(_text_or_none)] = None
     finish_reason: Text = ""
     logprobs: Annotated[Logprobs | None, BeforeValidator(_object_or_none)] = None
+
+    @model_validator(mode="after")
+    def _has_text(self) -> Self:
+        if self.message is None and self.text is None:
+            raise ValueError("a choice has neither a message nor a text")
+        return self
 
 
 class TokenDetails(BaseModel):
@@ -345,7 +351,8 @@ def _read_reply(
     choice: CompletionChoice, counts: TokenUsage, seconds: float, *, is_plain: bool
 ) -> Reply:
     message = choice.message or ChatMessage()
-    text = choice.text if is_plain else message.text
+    has_text_only = is_plain or choice.message is None
+    text = choice.text if has_text_only else message.text
     parts = split_thought(text or "")
     thoughts = [thought for thought in (message.thought, parts.thought) if thought]
     first_token: dict[str, float] = {}

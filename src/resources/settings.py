@@ -171,12 +171,17 @@ def _secrets_pattern(secrets: frozenset[str]) -> re.Pattern[str] | None:
     return re.compile("|".join(alternatives))
 
 
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Characters that a terminal obeys, but for tabs and ends of lines."""
+
+
 class PublicError(Exception):
-    """An error that shows no secret, whatever it quotes of another library's."""
+    """An error that shows no secret and no code for the terminal, whatever it quotes."""
 
     def __str__(self) -> str:
         """The message."""
-        return hide_secrets(super().__str__())
+        message = hide_secrets(super().__str__())
+        return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", message)
 
     def __repr__(self) -> str:
         """The message, with the error's name."""

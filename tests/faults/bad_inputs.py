@@ -6,10 +6,12 @@ An input is handled if the command fails without a traceback and its message nam
 from __future__ import annotations
 
 import json
+import runpy
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
-from harness import Bench, Done, Failed, Job, Trial
+from harness import PROJECT, Bench, Done, Failed, Job, Trial
 from trials import ASK, FETCH, GRAPH
 
 PUBLISHED, PROFILE, REGISTRY = (
@@ -113,6 +115,16 @@ CYPHER: dict[str, tuple[str, str]] = {
     "an unknown function": ("RETURN nosuchfunction(1)", ""),
     "an unknown variable": ("MATCH (n) RETURN m", ""),
     "half a surrogate pair": ("RETURN '\ud800'", "Unicode"),
+    "a regular expression that goes back": (
+        "RETURN 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!' =~ '(a|aa)+$' AS x",
+        "regular",
+    ),
+    "paths without end": ("MATCH p = (a)-[*]-(b) RETURN count(p) AS n", ""),
+    "paths of 30 steps": ("MATCH p = (a)-[*..30]-(b) RETURN count(p) AS n", ""),
+    "a range of 10^12": ("UNWIND range(1, 1000000000000) AS i RETURN count(i) AS n", ""),
+    "a user": ("SHOW USERS", ""),
+    "a database": ("CREATE DATABASE other", "CREATE"),
+    "a function of the server's files": ("RETURN file()", ""),
     "too long": ("RETURN " + "1 + " * 5000 + "1", "bytes"),
     "a huge result": (
         "UNWIND range(1, 99) AS i RETURN reduce(s = 'x', k IN range(1, 17) | s + s) AS s",
@@ -180,6 +192,38 @@ def called(name: str, says: str) -> Callable[[Bench], None]:
             raise Failed(f"{how}, and {says!r} was to be named: {text}")
 
     return act
+
+
+ODD_INPUTS = Job(
+    "odd inputs",
+    (sys.executable, "jobs/odd_inputs.py"),
+    lambda _, done: json.loads(done.out.splitlines()[-1]),
+)
+SECONDS = 30.0
+"""Seconds of processor time in which an input of any shape is read or refused."""
+
+
+def odd(name: str) -> Callable[[Bench], None]:
+    """An input of any shape: read or refused, in reasonable time, and no code reaches the terminal."""
+
+    def act(bench: Bench) -> None:
+        found: dict[str, Any] = bench.undisturbed.after(ODD_INPUTS)[1]  # type: ignore[assignment]
+        how, text, seconds = found[name]
+        if how == "raw":
+            raise Failed(f"a raw exception: {text}")
+        if seconds > SECONDS:
+            raise Failed(f"{how} after {seconds:.0f} s of processor time")
+        if "root:" in text:
+            raise Failed("a file outside was read")
+        if how == "refused" and any(code in text for code in ("\x1b", "\x07", "\n")):
+            raise Failed(f"the message is more than a plain line: {text!r}")
+
+    return act
+
+
+def _names_of_odd_inputs() -> list[str]:
+    names: list[str] = runpy.run_path(str(PROJECT / "jobs" / "odd_inputs.py"))["names"]()
+    return names
 
 
 # ------------------------------------------------------------------------------------------------------------ table
@@ -313,6 +357,8 @@ def _rows() -> Iterator[tuple[str, Callable[[Bench], None]]]:
         "notebook without parameters",
         written("notebooks/01_demo_small.ipynb", '"parameters"', '"x"', "parameters", PARAMETERS),
     )
+    for name in _names_of_odd_inputs():
+        yield f"own {name}, of any shape", odd(name)
     for kind, table in (("own table", TABLES), ("own document", DOCUMENTS), ("Cypher", CYPHER)):
         for name, row in table.items():
             yield f"{kind}: {name}", called(f"{kind}: {name}", row[-1])

@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, Any
 
 import psutil
 import yaml
@@ -123,23 +124,12 @@ class _Answering(Handler):
         ]
         self.server.requests.append(("asked", prompt))
         time.sleep(0.05)
-        text = "YES" if sum(map(int, re.findall(r"\d", prompt))) % 3 else "NO"
-        choice = {
-            "index": 0,
-            "finish_reason": "stop",
-            "message": {"role": "assistant", "content": text},
-        }
-        usage = {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6}
-        self._send(
-            {
-                "id": "1",
-                "object": "chat.completion",
-                "created": 0,
-                "model": "m",
-                "choices": [choice],
-                "usage": usage,
-            }
-        )
+        misbehave = getattr(self.server, "misbehave", None)
+        if misbehave is None:
+            self._send(completion(prompt))
+        else:
+            with suppress(OSError):
+                misbehave(self, prompt)
 
     def _send(self, content: object) -> None:
         body = json.dumps(content).encode()
@@ -152,6 +142,25 @@ class _Answering(Handler):
         self.end_headers()
         with suppress(OSError):
             self.wfile.write(body)
+
+
+def completion(prompt: str) -> dict[str, Any]:
+    """What the server of a world answers to a prompt."""
+    text = "YES" if sum(map(int, re.findall(r"\d", prompt))) % 3 else "NO"
+    choice = {
+        "index": 0,
+        "finish_reason": "stop",
+        "message": {"role": "assistant", "content": text},
+    }
+    usage = {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6}
+    return {
+        "id": "1",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "m",
+        "choices": [choice],
+        "usage": usage,
+    }
 
 
 class World:
@@ -182,7 +191,10 @@ class World:
     def _make(self) -> None:
         shutil.copytree(PROJECT, self.root)
         shutil.copytree(
-            REPOSITORY / "src", self.root / "src", ignore=shutil.ignore_patterns("__pycache__")
+            REPOSITORY / "src",
+            self.root / "src",
+            ignore=shutil.ignore_patterns("__pycache__"),
+            dirs_exist_ok=True,
         )
         for name in ("Makefile", "pyproject.toml", "requirements.lock", "_config.yml"):
             shutil.copy2(REPOSITORY / name, self.root / name)
@@ -195,8 +207,8 @@ class World:
             (self.root / models).parent.mkdir(parents=True)
             (self.root / models).symlink_to(REPOSITORY / models, target_is_directory=True)
 
-    def start(self, job: Job, **variables: str) -> Running:
-        """Begin a command, as the leader of a session."""
+    def start(self, job: Job, **variables: str | None) -> Running:
+        """Begin a command, as the leader of a session; a variable that is None is not set."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
         environment = kept | {"MEDRAG_ROOT": str(self.root), "PYTHONPATH": str(self.root / "src")}
         environment |= {
@@ -204,15 +216,19 @@ class World:
             "ANSWERS": "stored",
             "LLM_BASE_URL": f"{self.server.url}/v1",
         }
-        environment |= {"LLM_CONCURRENCY": "4", "COLUMNS": "200", **job.variables, **variables}
-        out, err = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")  # noqa: SIM115  # `wait` closes them
+        environment |= {"LLM_CONCURRENCY": "4", "COLUMNS": "200", **job.variables}
+        for name, value in variables.items():
+            environment.pop(name, None)
+            if value is not None:
+                environment[name] = value
+        out, err = _written_text(), _written_text()  # `wait` closes them
         process = psutil.Popen(
             [*self.prefix, *job.command], cwd=self.root, env=environment, stdin=subprocess.DEVNULL, stdout=out,
             stderr=err, start_new_session=True,
         )  # fmt: skip
         return Running(process, out, err)
 
-    def run(self, job: Job, **variables: str) -> Done:
+    def run(self, job: Job, **variables: str | None) -> Done:
         """Carry out a command."""
         return self.start(job, **variables).wait()
 
@@ -280,8 +296,8 @@ class Running:
     """A command under way."""
 
     process: psutil.Popen
-    out: object
-    err: object
+    out: IO[str]
+    err: IO[str]
 
     def wait(self) -> Done:
         """What became of it.
@@ -295,10 +311,14 @@ class Running:
             raise Failed(f"still runs after {LIMIT:.0f} s") from None
         texts = []
         for stream in (self.out, self.err):
-            stream.seek(0)  # type: ignore[attr-defined]
-            texts.append(stream.read())  # type: ignore[attr-defined]
-            stream.close()  # type: ignore[attr-defined]
+            stream.seek(0)
+            texts.append(stream.read())
+            stream.close()
         return Done(code, texts[0], "\n".join(texts))
+
+
+def _written_text() -> IO[str]:
+    return tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
 
 
 def _runs(process: psutil.Process) -> bool:
@@ -341,6 +361,8 @@ class Undisturbed:
                 done = world.run(job)
                 seconds = time.monotonic() - began
                 if done.code:
+                    world.close()
+                    shutil.rmtree(root)
                     raise Failed(f"{job.name} fails undisturbed: {done.tail}")
                 self.known[job.name] = job.result(world, done), seconds
                 world.close()

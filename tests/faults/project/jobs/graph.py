@@ -1,6 +1,6 @@
 """A graph that is loaded once, read, and asked by a statement of somebody else.
 
-With KEEP in the environment its server runs on.
+With KEEP in the environment its server runs on; DRUGS says how many there are.
 """
 
 import os
@@ -14,18 +14,20 @@ ASKED = (
     "MATCH (d:Drug)-[:CAUSES]->(e:Effect {name: 'effect 7'}) RETURN d.name AS name ORDER BY name"
 )
 
+DRUGS = int(os.environ.get("DRUGS", "400"))
+
 try:
     with graph.connect() as db:
         if os.environ.get("KEEP"):
             supervisor.keep(services.SERVICES / "graph")
-        with db.load_once("demo", "0" * 64) as missing:
+        with db.load_once("demo", f"{DRUGS:064d}") as missing:
             if missing:
                 db.clear("Drug", "Effect")
                 db.constraint("Drug", "name")
                 db.constraint("Effect", "name")
                 db.load_nodes(
                     "Drug",
-                    [{"name": f"drug {i}", "dose": i} for i in range(400)],
+                    [{"name": f"drug {i}", "dose": i} for i in range(DRUGS)],
                     "name",
                     progress=False,
                 )
@@ -34,7 +36,7 @@ try:
                 )
                 pairs = [
                     {"drug": f"drug {i}", "effect": f"effect {i * k % 50}"}
-                    for i in range(400)
+                    for i in range(DRUGS)
                     for k in (1, 3)
                 ]
                 db.load_edges(

@@ -1,0 +1,3 @@
+"""What trials edit while the notebook runs."""
+
+LAST_WORDS = ""
