@@ -64,11 +64,12 @@ def test_a_text_of_another_form_states_nothing():
         ("no", False),
         ("Notably, yes", None),
         ("Yesterday", None),
-        ("The answer is YES", None),
+        ("The answer is YES", True),
+        ("The answer is yesterday's", None),
         ("", None),
     ],
 )
-def test_only_a_reply_that_begins_with_the_label_counts(reply, answer):
+def test_a_reply_is_read_if_it_begins_with_the_label_or_states_its_answer(reply, answer):
     assert se.parse_label(reply) is answer
 
 
@@ -201,8 +202,8 @@ def test_released_predictions_keep_unknown_apart(tmp_path):
     }
 
 
-def test_the_released_errors_of_graphrag_carry_the_confidence_of_an_answer_against_the_graph():
-    """The rule of `residual_errors_not_retrieval`: retrieval was right in the seven released errors."""
+def test_the_released_errors_of_graphrag_may_be_failed_queries():
+    """The rule of `residual_errors_not_retrieval`: a failed query has the confidence of the released errors."""
     paths = [
         RAW / "side_effects" / name
         for name in ("released/graphrag_qwen.json", "released/graphrag_llama.json")
@@ -210,9 +211,9 @@ def test_the_released_errors_of_graphrag_carry_the_confidence_of_an_answer_again
     code = RAW / "side_effects" / "code" / "graphrag.py"
     if not all(path.is_file() for path in (*paths, code)):
         pytest.skip("the released files have not been fetched")
-    assert (
-        code.read_text().count("1.0 if final_answer == neo4j_result['direct_answer'] else 0.8") == 1
-    )
+    text = code.read_text()
+    assert text.count("1.0 if final_answer == neo4j_result['direct_answer'] else 0.8") == 1
+    assert text.count("'direct_answer': \"ERROR\"") == 2
     rows = [row for path in paths for row in json.loads(path.read_text())["detailed_results"]]
     wrong = [row for row in rows if (row["predicted"] == "YES") != bool(row["true_label"])]
     assert (len(wrong), {row["confidence"] for row in wrong}) == (7, {0.8})

@@ -4,8 +4,9 @@ The data, the printed tables, and where Format A's released answers break off.
 """
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -24,6 +25,9 @@ from papers.side_effects.forward import ARMS, METRICS, MODELS
 LABELS = {arm: label for arm, (label, _) in figures.ARMS.items()} | {
     "format_a_cut": "RAG, Format A, documents cut"
 }
+NEIGHBOUR = "one contains the asked term, or is contained in it"
+NO_NEIGHBOUR = "none does"
+"""Whether a listed term of the drug is a neighbour of the asked one."""
 
 
 def report_data(run: Run, benchmark: Sequence[Question]) -> figures.Html:
@@ -290,3 +294,62 @@ def by_name(outcomes: Outcomes, label: str) -> Outcomes:
     # the panel of the few rows comes first
     order = (~has_label).sort_values().index
     return Outcomes(rows.assign(strata=strata, arm=arms).loc[order], draws=outcomes.draws)
+
+
+_WORD = re.compile(r"\w+")
+
+
+def has_neighbour(effect: str, listed: Iterable[str]) -> bool:
+    """Whether a listed term contains all words of another one in a row, or is contained in it."""
+    words = _padded_words(effect)
+    for term in listed:
+        other = _padded_words(term)
+        if words in other or other in words:
+            return True
+    return False
+
+
+def _padded_words(term: str) -> str:
+    return f" {' '.join(_WORD.findall(term.lower()))} "
+
+
+def by_neighbour(outcomes: Outcomes, knowledge: Mapping[str, Sequence[str]]) -> Outcomes:
+    """Split false pairs by model, and by whether the drug has a neighbouring term.
+
+    Args:
+        outcomes: Rows of one arm.
+        knowledge: The side effects of each drug.
+
+    Returns:
+        The rows with the stratum ``terms of the drug``; the models are the arms.
+    """
+    rows = outcomes.where(gold="NO").frame
+
+    def stratum(unit: str) -> dict[str, str]:
+        drug, _, effect = unit.partition(" | ")
+        is_near = has_neighbour(effect, knowledge[drug])
+        return {"terms of the drug": NEIGHBOUR if is_near else NO_NEIGHBOUR}
+
+    strata = rows.unit.map(stratum)
+    return Outcomes(rows.assign(strata=strata, arm=rows.model), draws=outcomes.draws)
+
+
+def describe_neighbours(split: Outcomes) -> str:
+    """Write the share of wrong answers with and without a neighbouring term, by model."""
+    sentences = []
+    for model, of_model in split.frame.groupby("arm"):
+        rows = split.where(arm=str(model))
+        near = rows.where(**{"terms of the drug": NEIGHBOUR})
+        far = rows.where(**{"terms of the drug": NO_NEIGHBOUR})
+        n_wrong = int((of_model.predicted == "YES").sum())
+        sentences.append(
+            f"{model} gives {n_wrong:,} wrong YES: {_wrong_share(near)} of the pairs with such a "
+            f"term, {_wrong_share(far)} of the others."
+        )
+    return " ".join(sentences)
+
+
+def _wrong_share(outcomes: Outcomes) -> str:
+    rows = outcomes.frame
+    score = ratio(rows.predicted == "YES", np.ones(len(rows)), clusters=rows.cluster)
+    return f"{figures.score_text(score)} of {len(rows):,}"

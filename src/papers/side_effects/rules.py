@@ -90,8 +90,11 @@ def _hits_per_drug(
     return hits, np.asarray(n_questions, dtype=np.int64)
 
 
-AGAINST_GRAPH = 0.8
-"""The confidence that the authors' `graphrag.py` records for an answer against the graph."""
+NOT_THE_GRAPHS = 0.8
+"""The confidence that the authors' `graphrag.py` records where the answer is not the graph's.
+
+It is also recorded where the query of the graph failed, for then the graph's answer is ERROR.
+"""
 MIN_ERRORS = 5
 """With fewer errors a run cannot tell where they come from."""
 
@@ -123,22 +126,41 @@ def residual_errors_not_retrieval(
     if isinstance(wrong, Decision):
         return wrong
     if (wrong.source == "released").all():
-        n_held = sum(confidence == AGAINST_GRAPH for confidence in recorded)
-        why = (
-            f"{n_held} of {len(wrong)} errors have the confidence of an answer against the graph "
-            f"({AGAINST_GRAPH})."
-        )
-    else:
-        found = wrong.measures.map(lambda measures: measures["handed"][0])
-        n_held = int((found == (wrong.gold == "YES")).sum())
-        why = f"In {n_held} of {len(wrong)} wrong answers the prompt stated the true fact."
+        return _released_errors_decision(recorded)
+    found = wrong.measures.map(lambda measures: measures["handed"][0])
+    n_held = int((found == (wrong.gold == "YES")).sum())
+    why = f"In {n_held} of {len(wrong)} wrong answers the prompt stated the true fact."
     return Decision(decisions.exactly(n_held == len(wrong)), why)
 
 
-def residual_errors_are_llm_mislabels(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+def _released_errors_decision(recorded: Sequence[float]) -> Decision:
+    """Decide from the recorded confidences: an error that is the graph's own answer refutes."""
+    n_other = sum(confidence == NOT_THE_GRAPHS for confidence in recorded)
+    if n_other < len(recorded):
+        n_graphs = len(recorded) - n_other
+        why = f"{n_graphs} of {len(recorded)} errors are the graph's own answer."
+        return Decision("differs", why)
+    why = (
+        f"All {n_other} errors have the recorded confidence of {NOT_THE_GRAPHS}. The code records "
+        "it where the model contradicts the graph, and also where the query of the graph failed; "
+        "the prompts and replies are not released."
+    )
+    return Decision("inconclusive", why)
+
+
+def residual_errors_are_llm_mislabels(
+    outcomes: Outcomes,
+    *,
+    recorded: Sequence[float] = (),
+    **_: Any,  # noqa: ANN401
+) -> Decision:
     """Decide whether each error of GraphRAG is the model's: not retrieval's, nor the parser's.
 
     The released parser takes "yes" within a name for the answer; a rerun's takes whole words alone.
+
+    Args:
+        outcomes: Answers of GraphRAG, and of Format B about the same pairs.
+        recorded: The confidences that the authors recorded with their released errors.
     """
     wrong = _graphrag_errors(outcomes)
     if isinstance(wrong, Decision) or not (wrong.source == "released").all():
@@ -146,8 +168,7 @@ def residual_errors_are_llm_mislabels(outcomes: Outcomes, **_: Any) -> Decision:
     name_has_yes = wrong.question.str.contains(r"\wyes|yes\w", case=False)
     within = (wrong.predicted == "YES") & name_has_yes
     if not within.any():
-        why = f'None of {len(wrong)} errors is YES to an effect with "yes" in its name.'
-        return Decision("agrees", why)
+        return _released_errors_decision(recorded)
     same_pairs = outcomes.where(arm=["graphrag", "format_b"], unit=[*wrong.unit[within]]).frame
     others = same_pairs.drop(index=wrong.index[within])
     n_no = (others.predicted == "NO").sum()
