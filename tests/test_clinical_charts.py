@@ -11,7 +11,7 @@ from conftest import python_says
 from hypothesis import given, settings, strategies as st
 
 from papers.clinical_notes.charts import generate
-from papers.clinical_notes.cleaning import milligrams
+from papers.clinical_notes.cleaning import milligrams, normal
 from papers.clinical_notes.gold import LABELS, Chart, Charts, MedicationEvent
 from papers.clinical_notes.wording import DRUGS, PARAPHRASES, WORDING, words
 
@@ -252,3 +252,50 @@ def test_no_patients_is_an_error():
 def test_a_share_above_one_is_an_error():
     with pytest.raises(ValueError, match="share"):
         generate(1, SEED, 30)
+
+
+# ------------------------------------------------------------------------------------------------------ untidy notes
+
+
+@pytest.fixture(scope="module")
+def untidy() -> Charts:
+    return generate(20, SEED, PARAPHRASED, 0.5)
+
+
+def test_a_share_of_the_notes_has_the_forms_of_real_ones(untidy):
+    notes = [note for note in untidy.notes() if note.untidy]
+    assert 0.4 < len(notes) / len(untidy.notes()) < 0.6
+    text = "\n\n".join(note.text for note in notes)
+    assert re.search(r"\b(?:HPI|Interval history): \w", text)
+    assert re.search(r"\d,\d (?:mg|g)\b", text) or re.search(r"\d,\d ?g", text)
+    assert re.search(r"\d (?:mcg|micrograms|\N{MICRO SIGN}g)", text)
+    assert re.search(r"[A-Z ]{40}", text)
+    assert re.search(r": (?:denied|none)", text)
+    assert re.search(r"[a-z]\n[a-z]", text)
+    prose = [line for line in text.split("\n") if " " in line]
+    assert max(map(len, prose)) <= 90
+    plain = [note for note in untidy.notes() if not note.untidy]
+    assert max(len(line) for note in plain for line in note.text.split("\n")) > 300
+
+
+def test_the_gold_of_an_untidy_note_stands_where_it_says(untidy):
+    n_spans = 0
+    for chart in untidy:
+        text = texts(chart)
+        for mention in chart.mentions:
+            span = text[mention.note_id][mention.start : mention.end]
+            joined = " ".join(span.split())
+            if mention.label in ("STRENGTH", "ROUTE", "FORM", "DRUG"):
+                n_spans += 1
+                assert normal(mention.label, joined) == mention.value or mention.label != "STRENGTH"
+            assert span == span.strip()
+        for fact in chart.facts:
+            passage = text[fact.note_id][fact.start : fact.end]
+            assert passage == passage.strip() != ""
+    assert n_spans > 1000
+
+
+def test_no_share_of_untidy_notes_leaves_the_charts_as_they_were():
+    assert generate(3, SEED, PARAPHRASED, 0.0).charts == generate(3, SEED, PARAPHRASED).charts
+    with pytest.raises(ValueError, match="untidy notes goes from 0 to 1"):
+        generate(1, SEED, untidy=2)

@@ -63,7 +63,7 @@ def built(text: str) -> pd.DataFrame:
 
 
 def test_a_row_has_the_papers_nineteen_columns():
-    text = "Denies seizures. Reports dizziness.\nContinue Keppra 500 mg tablet PO BID, working well.\nKeppra again."
+    text = "Denies seizures. Reports lip smacking.\nContinue Keppra 500 mg tablet PO BID, working well.\nKeppra again."
     (row,) = built(text).to_dict("records")
     assert list(row) == reg.SCHEMA.names
     assert len(row) == 19
@@ -73,17 +73,74 @@ def test_a_row_has_the_papers_nineteen_columns():
         2,
     )
     assert (row["route"], row["form"], row["drug_mention_count"]) == ("oral", "tablet", 2)
-    assert (row["seizure_status"], list(row["seizure_symptoms"])) == ("negative", ["dizziness"])
+    assert (row["seizure_status"], list(row["seizure_symptoms"])) == ("negative", ["lip smacking"])
     assert (row["medication_effectiveness"], row["note_date"]) == ("effective", "2020-01-02")
     assert "Keppra 500 mg" in row["extraction_context"]
 
 
-def test_drugs_that_are_not_taken_have_no_row():
-    rows = built(
-        "Mother takes phenytoin for epilepsy. Could consider lacosamide. Allergies: carbamazepine (rash)."
+def test_each_drug_that_a_note_names_has_a_row_and_those_taken_can_be_chosen():
+    of = [
+        note(
+            "Mother takes phenytoin for epilepsy. Could consider lacosamide. Allergies: carbamazepine "
+            "(rash).\nLacosamide and Keppra were discussed."
+        )
+    ]
+    readings = ex.Reader(ex.RuleNamer())(of)
+    rows = reg.build(of, readings).set_index("medication")
+    assert dict(rows.drug_mention_count) == {
+        "phenytoin": 1,
+        "lacosamide": 2,
+        "carbamazepine": 1,
+        "levetiracetam": 1,
+    }
+    taken = reg.build(of, readings, reg.TAKEN)
+    assert set(taken.medication) == {"lacosamide", "levetiracetam"}
+
+
+def test_an_effect_of_a_drug_is_no_symptom_of_a_seizure():
+    (row,) = built(
+        "Events begin with lip smacking. No incontinence. Reports dizziness since starting Keppra."
+    ).to_dict("records")
+    assert list(row["seizure_symptoms"]) == ["lip smacking"]
+
+
+def test_the_columns_of_symptoms_and_effectiveness_are_scored():
+    text = "Events begin with lip smacking. Keppra is working well. Vimpat is not helping."
+    unit = scores.NoteUnit(
+        "n",
+        "p",
+        "",
+        gold="unknown",
+        note=note(text),
+        mentions=(),
+        symptoms=frozenset({"lip smacking", "deja vu"}),
+        effectiveness=frozenset({("levetiracetam", "effective"), ("lacosamide", "partial")}),
     )
-    assert rows.medication.isna().all()
-    assert len(rows) == 1
+    [row] = scores.ExtractorArm(ex.Reader(ex.RuleNamer()))([unit])
+    assert row.measures["symptoms_recall"] == (1, 2)
+    assert row.measures["symptoms_precision"] == (1, 1)
+    assert row.measures["effectiveness_precision"] == (1, 2)
+    assert row.measures["effectiveness_recall"] == (1, 2)
+
+
+def test_the_status_is_counted_by_truth_and_reading():
+    texts = ["Denies seizures.", "Had two seizures.", "Slept well.", "Seizures have not recurred."]
+    truth = ["negative", "positive", "unknown", "negative"]
+    units = []
+    for i, (text, status) in enumerate(zip(texts, truth, strict=True)):
+        gold: Any = status
+        units.append(
+            scores.NoteUnit(
+                f"n{i}", "p", "", gold=gold, note=note(text), mentions=(), strata={"status": status}
+            )
+        )
+    rows = scores.ExtractorArm(ex.Reader(ex.RuleNamer()))(units)
+    out = Outcomes(
+        [make_row(row, u, arm="rules") for row, u in zip(rows, units, strict=True)], draws=DRAWS
+    )
+    table = scores.confusion(out, "rules").set_index("in truth")
+    assert list(table.loc["negative"]) == [1, 1, 0, "50.0 %"]
+    assert list(table.loc["unknown"]) == [0, 0, 1, "100.0 %"]
 
 
 def test_the_registry_comes_back_as_it_was_written(tmp_path, charts, readings):
@@ -115,7 +172,8 @@ def perfect(unit: scores.NoteUnit) -> ex.Reading:
     """The gold as an extractor would give it."""
     spans = tuple((m.label, m.start, m.end) for m in unit.mentions)
     medications = tuple(ex.Medication(m.drug, m.role, **values(m)) for m in unit.mentions)
-    return ex.Reading(unit.unit, medications, unit.gold, spans)
+    findings = tuple(ex.Finding("symptom", name, "affirmed") for name in unit.symptoms)
+    return ex.Reading(unit.unit, medications, unit.gold, spans, findings)
 
 
 def outcomes(units: list[scores.NoteUnit], readings: list[ex.Reading]) -> Outcomes:
@@ -127,7 +185,9 @@ def outcomes(units: list[scores.NoteUnit], readings: list[ex.Reading]) -> Outcom
 
 def test_the_gold_scores_one_and_nothing_scores_nought(units):
     best = outcomes(units, [perfect(unit) for unit in units])
-    measures = {name for row in best.frame.measures for name in row}
+    # how well a drug works is read off the text, whatever the extractor
+    all_measures = {name for row in best.frame.measures for name in row}
+    measures = {name for name in all_measures if not name.startswith("effectiveness")}
     assert {
         "f1",
         "overlap_f1",
@@ -245,20 +305,22 @@ def test_no_planted_identifier_reaches_a_row_or_the_record(tmp_path):
 
 
 def test_verdicts_follow_their_rules(units):
-    def claims(model: str, right: int, gains: list[int]) -> dict[str, records.Finding]:
+    def claims(
+        model: str, right: int, shares: dict[ex.Status, float]
+    ) -> dict[str, records.Finding]:
+        """The verdicts if Med7 has this score, and this share of each status is read right."""
         rows: list[Answer] = []
-        for i, unit in enumerate(units[: len(gains)]):
-            alone = replace(unit, cluster=f"P{i}")
+        for i in range(120):
+            status = ex.STATUSES[i % 3]
+            alone = replace(units[0], unit=f"n{i}", cluster=f"P{i}", strata={"status": status})
+            is_right = i / 120 < shares[status]
             said = {
                 "rules_default": Answer(
-                    task="notes", measures={"accuracy": (float(gains[i] > 0), 1.0)}
-                ),
-                "commonest": Answer(
-                    task="notes", measures={"accuracy": (float(gains[i] < 0), 1.0)}
+                    task="notes", measures={"accuracy": (float(is_right), 1.0)}
                 ),
             }
             if model:
-                measures = dict.fromkeys(("taken_drug_f1", "overlap_f1"), (float(right), 100.0))
+                measures = dict.fromkeys(("drug_f1", "overlap_f1"), (float(right), 100.0))
                 said["med7"] = Answer(task="notes", model=model, measures=measures)
             rows += [make_row(row, alone, arm=arm) for arm, row in said.items()]
         run = record.start(notebook="t", paper="clinical_notes", profile="smoke", parameters={})
@@ -271,18 +333,19 @@ def test_verdicts_follow_their_rules(units):
         )
         return {c.id.rsplit(".", 1)[1]: c for c in run.claims}
 
-    found = claims("", 0, [1] * 30 + [0] * 10)
+    good = dict.fromkeys(ex.STATUSES, 0.9)
+    found = claims("", 0, good)
     assert {name: (claim.verdict, claim.reason) for name, claim in found.items()} == {
         "registry_from_notes": ("not tested", "no answers"),
         "med7_extracts": ("not tested", "no answers"),
         "context_gives_status": ("agrees", None),
     }
-    assert claims("en_core_med7_lg", 99, [1, -1] * 20)["med7_extracts"].reason == "another model"
-    found = claims("en_core_med7_trf", 99, [1, -1] * 20)
+    assert claims("en_core_med7_lg", 99, good)["med7_extracts"].reason == "another model"
+    found = claims("en_core_med7_trf", 99, good | {"negative": 0.5})
     assert (found["registry_from_notes"].verdict, found["med7_extracts"].verdict) == (
         "agrees",
         "agrees",
     )
     assert found["context_gives_status"].verdict == "inconclusive"
-    found = claims("en_core_med7_trf", 50, [0, -1] * 20)
+    found = claims("en_core_med7_trf", 50, good | {"negative": 0.1})
     assert {claim.verdict for claim in found.values()} == {"differs"}

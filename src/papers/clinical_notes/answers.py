@@ -29,8 +29,8 @@ from papers.clinical_notes.chart_questions import (
     spoken,
 )
 from papers.clinical_notes.cleaning import milligrams
-from papers.clinical_notes.extraction_scores import gold_status
-from papers.clinical_notes.gold import Chart, Charts, MedicationEvent, Note, Symptom
+from papers.clinical_notes.extraction_scores import gold_status, gold_symptoms
+from papers.clinical_notes.gold import Chart, Charts, MedicationEvent, Note
 from papers.clinical_notes.passages import Chunk
 from papers.clinical_notes.query import Lexicon
 from papers.clinical_notes.questions import by_note
@@ -44,10 +44,13 @@ ARMS = {
     "rag": "Model, retrieved passages",
     "right_passages": "Model, right passages",
     "registry": "Code, extracted registry",
+    "registry_taken": "Code, only drugs read as taken",
     "perfect_registry": "Code, registry without errors",
     "commonest": "Always the commonest answer of the kind (floor)",
 }
-COLOURS = dict(zip(ARMS, ("#125ee0", "#c35410", "#af219d", "#079c6b", "#6b6b6b"), strict=True))
+COLOURS = dict(
+    zip(ARMS, ("#125ee0", "#c35410", "#af219d", "#d18ac6", "#079c6b", "#6b6b6b"), strict=True)
+)
 
 
 def retrieve_passages(
@@ -508,18 +511,10 @@ def _gold_rows(chart: Chart, note: Note) -> list[dict[str, object]]:
         "patient_id": chart.patient_id,
         "note_date": note.date.isoformat(),
         "seizure_status": gold_status(chart, note),
-        "seizure_symptoms": _gold_symptoms(chart, note),
+        "seizure_symptoms": sorted(gold_symptoms(chart, note)),
     }
     rows = [common | _gold_columns(event) for event in _gold_events(chart, note)]
     return rows or [common]
-
-
-def _gold_symptoms(chart: Chart, note: Note) -> list[str]:
-    symptoms = set()
-    for symptom in chart.facts_of(Symptom):
-        if symptom.is_ictal and symptom.is_own_of(note.note_id):
-            symptoms.add(symptom.name)
-    return sorted(symptoms)
 
 
 def _gold_events(chart: Chart, note: Note) -> list[MedicationEvent]:

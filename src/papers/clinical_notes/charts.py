@@ -21,6 +21,7 @@ from papers.clinical_notes.gold import (
     Outcome,
     SeizureStatus,
 )
+from papers.clinical_notes.untidy import make_untidy
 from papers.clinical_notes.wording import Author, Sentence
 
 
@@ -35,6 +36,7 @@ class _Page:
         self.text = text
         self.mentions: list[Mention] = []
         self.facts: list[Fact] = []
+        self.is_untidy = author.is_untidy
         self._said: set[str] = set()
 
     def heading(self, name: str) -> None:
@@ -61,7 +63,10 @@ class _Page:
                 )
 
     def numbered(self, sentences: list[Sentence]) -> None:
-        """Append sentences as a numbered list."""
+        """Append sentences as a numbered list; an untidy note has lines without numbers."""
+        if self.is_untidy:
+            self.add(*sentences, line=True)
+            return
         for number, sentence in enumerate(sentences, start=1):
             if number > 1:
                 self.text += "\n"
@@ -80,14 +85,15 @@ class _Page:
 class _Patient(Course):
     """One patient, whose course is written down as it goes."""
 
-    def __init__(self, number: int, seed: int, paraphrased: float) -> None:
-        super().__init__(number, seed, paraphrased)
+    def __init__(self, number: int, seed: int, paraphrased: float, untidy: float) -> None:
+        super().__init__(number, seed, paraphrased, untidy)
         self.pages: list[_Page] = []
         self.identifiers: list[str] = []
         self.last: tuple[_Page, list[Sentence], list[Sentence]] | None = None
         """The last visit's page, history and list of drugs, for the next note to copy."""
 
     def page(self, day: date, kind: NoteKind) -> _Page:
+        self.is_untidy = bool(self.untidy) and self.chance(self.untidy)
         style = self.pick(["Date of service: {}", "Date: {}", "{}"])
         title = {"clinic visit": "Epilepsy clinic", "phone call": "Telephone encounter"}.get(
             kind, kind
@@ -116,7 +122,7 @@ class _Patient(Course):
             self.copy_forward(page, *self.last)
         if first or self.chance(0.3):
             page.heading("background")
-            page.add(*self.background(day))
+            page.add(*self.background(day), line=page.is_untidy)
         if listed:
             page.heading("medications")
             page.numbered(listed)
@@ -185,7 +191,7 @@ class _Patient(Course):
         load = self.loading_dose(day)
         admission.add(load)
         admission.heading("background")
-        admission.add(*self.background(day))
+        admission.add(*self.background(day), line=admission.is_untidy)
         admission.heading("medications")
         admission.add(*self.listed(day), line=True)
         admission.heading("examination")
@@ -265,12 +271,14 @@ class _Patient(Course):
         facts: list[Fact] = []
         mentions: list[Mention] = []
         for page in self.pages:
+            text = make_untidy(page.text, page.mentions, self.rng) if page.is_untidy else page.text
             note = Note(
                 note_id=page.note_id,
                 patient_id=self.id,
                 date=page.day,
                 kind=page.kind,
-                text=page.text,
+                text=text,
+                untidy=page.is_untidy,
             )
             notes.append(note)
             facts += page.facts
@@ -292,8 +300,8 @@ class _Patient(Course):
         return "refractory" if len(self.failed) >= 2 and any(year) else "undetermined"
 
 
-def generate(patients: int, seed: int, paraphrased: float = 0.0) -> Charts:
-    """Write charts, always the same for the same seed and share, whatever their number.
+def generate(patients: int, seed: int, paraphrased: float = 0.0, untidy: float = 0.0) -> Charts:
+    """Write charts, always the same for the same seed and shares, whatever their number.
 
     Of ten patients in a row five are for training, two for development and three for the test.
 
@@ -302,15 +310,15 @@ def generate(patients: int, seed: int, paraphrased: float = 0.0) -> Charts:
         seed: Seed of all draws.
         paraphrased: Share, from 0 to 1, of a test note's shared sentences that take a paraphrase
             of `data/clinical_paraphrases.yml`, where there is one.
+        untidy: Share, from 0 to 1, of the notes in forms of real ones: see `untidy`.
 
     Raises:
-        ValueError: If the number of patients or the share is out of range.
+        ValueError: If the number of patients or a share is out of range.
     """
     if not 1 <= patients <= 9999:
         raise ValueError(f"From 1 to 9,999 patients can be made; found {patients}.")
-    if not 0 <= paraphrased <= 1:
-        raise ValueError(
-            f"The share of paraphrased sentences goes from 0 to 1; found {paraphrased}."
-        )
-    charts = [_Patient(number, seed, paraphrased).live() for number in range(patients)]
+    for name, share in (("paraphrased sentences", paraphrased), ("untidy notes", untidy)):
+        if not 0 <= share <= 1:
+            raise ValueError(f"The share of {name} goes from 0 to 1; found {share}.")
+    charts = [_Patient(number, seed, paraphrased, untidy).live() for number in range(patients)]
     return Charts(tuple(charts), seed)

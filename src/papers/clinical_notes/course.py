@@ -57,8 +57,8 @@ class _Regimen:
 class Course(Author):
     """The disease, the decisions about it, and how they are said."""
 
-    def __init__(self, number: int, seed: int, paraphrased: float) -> None:
-        """Draw who the patient is, and what will help."""
+    def __init__(self, number: int, seed: int, paraphrased: float, untidy: float = 0.0) -> None:
+        """Draw who the patient is, what will help, and how tidy the notes are."""
         super().__init__(
             _PATTERN[number % len(_PATTERN)], np.random.default_rng([seed, number]), paraphrased
         )
@@ -87,6 +87,9 @@ class Course(Author):
         self.past = self.order.pop() if self.chance(0.3) else None
         self.has_rescue = self.chance(0.3)
         self.statuses: list[tuple[date, float]] = []
+        self.untidy = untidy
+        if untidy and self.chance(0.3):
+            self.comedication.append(self.wording["untidy_comedication"])
 
     def draw_order(self) -> list[str]:
         """Draw the order in which drugs are tried: those of first line, then others that suit."""

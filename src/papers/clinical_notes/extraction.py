@@ -52,6 +52,12 @@ class Finding(NamedTuple):
     term: str
     context: Context
 
+    @property
+    def is_ictal(self) -> bool:
+        """Whether it is a symptom of the patient's seizures."""
+        is_symptom = self.kind == "symptom" and self.context == "affirmed"
+        return is_symptom and self.term in words(TERMS)["symptoms"]["ictal"]
+
 
 @dataclass(frozen=True)
 class Medication:
@@ -252,6 +258,12 @@ def load_med7(package: str) -> tuple[Language | None, str]:
         return None, f"{package} cannot be loaded by spaCy {spacy.__version__} ({problem}). {hint}"
 
 
+def symptom_terms() -> list[str]:
+    """Return the symptoms that the rules know, the longest first."""
+    groups = words(TERMS)["symptoms"]
+    return sorted([*groups["ictal"], *groups["other"]], key=len, reverse=True)
+
+
 def _finding_rules() -> list[TargetRule]:
     """Rules for the terms of seizures and symptoms."""
     terms = words(TERMS)
@@ -260,7 +272,7 @@ def _finding_rules() -> list[TargetRule]:
     not_after = "".join(f"(?<!{word})" for word in seizures["not_after"])
     nouns = "|".join(seizures["nouns"])
     not_before = "|".join(seizures["not_before"])
-    symptoms = "|".join(map(re.escape, terms["symptoms"]))
+    symptoms = "|".join(map(re.escape, symptom_terms()))
     return [
         TargetRule(
             "seizure",

@@ -9,13 +9,31 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+import pandas as pd
 
 from evaluation import figures
 from evaluation.answers import Answer, Item, PlainUnit
 from evaluation.measures import set_measures
 from evaluation.outcomes import Outcomes
-from papers.clinical_notes.extraction import ATTRIBUTES, Extractor, Reading, Status
-from papers.clinical_notes.gold import LABELS, Chart, Mention, Note, SeizureStatus, Wording
+from papers.clinical_notes import registry
+from papers.clinical_notes.extraction import (
+    ATTRIBUTES,
+    STATUSES,
+    Extractor,
+    Medication,
+    Reading,
+    Status,
+)
+from papers.clinical_notes.gold import (
+    LABELS,
+    Chart,
+    MedicationEvent,
+    Mention,
+    Note,
+    SeizureStatus,
+    Symptom,
+    Wording,
+)
 
 ARMS = {
     "rules": "Rules, one spelling error allowed",
@@ -38,11 +56,18 @@ Ratios = dict[str, tuple[float, float]]
 
 @dataclass(frozen=True, kw_only=True)
 class NoteUnit(PlainUnit):
-    """A note to read, with its gold spans; `gold` is its seizure status."""
+    """A note to read, with its gold spans; `gold` is its seizure status.
+
+    Attributes:
+        symptoms: Symptoms of the patient's seizures that the note itself states.
+        effectiveness: Drug and how well it works, as the note itself states it.
+    """
 
     gold: Status
     note: Note
     mentions: tuple[Mention, ...]
+    symptoms: frozenset[str] = frozenset()
+    effectiveness: frozenset[tuple[str, str]] = frozenset()
 
 
 def note_units(charts: Sequence[Chart], llm_note_ids: Collection[str] = ()) -> list[NoteUnit]:
@@ -56,14 +81,21 @@ def note_units(charts: Sequence[Chart], llm_note_ids: Collection[str] = ()) -> l
     for chart in charts:
         for note in chart.notes:
             mentions = [mention for mention in chart.mentions if mention.note_id == note.note_id]
+            status = gold_status(chart, note)
             unit = NoteUnit(
                 note.note_id,
                 note.patient_id,
                 "",
-                gold=gold_status(chart, note),
-                strata={"asked": "yes" if note.note_id in llm_note_ids else "no"},
+                gold=status,
+                strata={
+                    "status": status,
+                    "asked": "yes" if note.note_id in llm_note_ids else "no",
+                    "layout": "like real notes" if note.untidy else "plain",
+                },
                 note=note,
                 mentions=tuple(mentions),
+                symptoms=gold_symptoms(chart, note),
+                effectiveness=_gold_effectiveness(chart, note),
             )
             units.append(unit)
     return units
@@ -80,12 +112,31 @@ def gold_status(chart: Chart, note: Note) -> Status:
     return "positive" if "positive" in statuses else "negative"
 
 
+def gold_symptoms(chart: Chart, note: Note) -> frozenset[str]:
+    """Return the symptoms of the patient's seizures that a note itself states."""
+    names = set()
+    for symptom in chart.facts_of(Symptom):
+        if symptom.is_ictal and symptom.is_own_of(note.note_id):
+            names.add(symptom.name)
+    return frozenset(names)
+
+
+def _gold_effectiveness(chart: Chart, note: Note) -> frozenset[tuple[str, str]]:
+    stated = set()
+    for event in chart.facts_of(MedicationEvent):
+        if event.effectiveness and not event.past and event.is_own_of(note.note_id):
+            stated.add((event.drug, event.effectiveness))
+    return frozenset(stated)
+
+
 @dataclass(frozen=True)
 class ExtractorArm:
     """Scores an extractor on notes.
 
     Measures: accuracy (of the status); precision, recall and f1 of exact spans, recall by the
-    source of the wording, overlap_f1; taken_..._f1 of values linked to a drug that is taken.
+    source of the wording, overlap_f1; drug_f1 of the drugs that a note names, as the paper's
+    registry has them; taken_..._f1 of values linked to a drug that is taken; symptoms_... and
+    effectiveness_... of the registry's columns of these names.
 
     Attributes:
         read: The extractor.
@@ -114,7 +165,11 @@ class ExtractorArm:
                 gold[mention.label, mention.start, mention.end] = mention.wording
             found = set(reading.spans)
             items = _span_items(gold, found)
-            measures |= _span_measures(gold, found)
+            measures |= _span_measures(gold, found) | _column_measures(unit, reading)
+        if self.values:
+            gold_drugs = {mention.drug for mention in unit.mentions}
+            read_drugs = {medication.drug for medication in reading.medications}
+            measures |= _f1("drug_f1", gold_drugs, read_drugs)
         for name in self.values:
             gold_values = _gold_values(unit, name)
             measures |= _f1(f"taken_{name}_f1", gold_values, _read_values(reading, name))
@@ -127,6 +182,46 @@ class ExtractorArm:
             measures=measures,
             **(reading.reply.columns if reading.reply else {}),
         )
+
+
+def _column_measures(unit: NoteUnit, reading: Reading) -> Ratios:
+    """Scores of the registry's columns that are no values of a drug."""
+    mentions_by_drug: dict[str, list[Medication]] = {}
+    for medication in reading.medications:
+        mentions_by_drug.setdefault(medication.drug, []).append(medication)
+    effectiveness = set()
+    for drug, mentions in mentions_by_drug.items():
+        stated = registry.effectiveness_of(unit.note.text, mentions)
+        if stated:
+            effectiveness.add((drug, stated))
+    columns = {
+        "symptoms": set_measures(unit.symptoms, registry.seizure_symptoms(reading)),
+        "effectiveness": set_measures(unit.effectiveness, effectiveness),
+    }
+    measures = {}
+    for column, ratios in columns.items():
+        for name, ratio in ratios.items():
+            measures[f"{column}_{name}"] = ratio
+    return measures
+
+
+def confusion(outcomes: Outcomes, arm: str) -> pd.DataFrame:
+    """Count the notes of each seizure status by what an arm read.
+
+    Args:
+        outcomes: Rows of notes.
+        arm: Key of the arm.
+
+    Returns:
+        Status in truth (rows), status read (columns), and the recall of each.
+    """
+    rows = outcomes.where(task="notes", arm=arm).frame
+    counts = pd.crosstab(rows.gold, rows.predicted)
+    counts = counts.reindex(index=STATUSES, columns=STATUSES, fill_value=0)
+    recall = np.diag(counts) / counts.sum(axis=1)
+    table = counts.rename(columns={status: f"read as {status}" for status in STATUSES})
+    table["recall"] = [figures.number(value) for value in recall]
+    return table.rename_axis("in truth", axis=0).rename_axis(None, axis=1).reset_index()
 
 
 def _span_items(

@@ -31,6 +31,9 @@ class Note:
     """One dated note, with misspellings, redactions and odd characters.
 
     Its identifier begins with the patient's.
+
+    Attributes:
+        untidy: Whether it has the forms of real notes; see `untidy`.
     """
 
     note_id: str
@@ -38,6 +41,7 @@ class Note:
     date: date
     kind: NoteKind
     text: str
+    untidy: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

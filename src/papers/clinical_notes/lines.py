@@ -28,6 +28,7 @@ _ENTRY = re.compile(rf"[A-Za-z][\w-]+(?: \([\w ]+\)| [A-Za-z]+)?[\s:,-]+(?:\w+ ?
 """A line of a list of drugs: a name with its dose."""
 _DOSES = re.compile(_DOSE, re.I)
 _WORD = re.compile(r"[A-Za-z']+")
+_BETWEEN_SENTENCES = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _SENTENCE_END = re.compile(r"[.!?][\"')\]]*$")
 
 
@@ -121,18 +122,13 @@ def join_wrapped_lines(text: str) -> str:
     return joined + text[position:]
 
 
-def statement(text: str, start: int, end: int) -> str:
-    """Return the line of a span, with the lines that it was wrapped into."""
+def sentence(text: str, start: int, end: int) -> str:
+    """Return the sentence of a span, with the lines that it was wrapped into."""
     wrapped = {position for position, _ in wrapped_line_ends(text)}
-    first, last = 0, len(text)
-    for match in _LINE_END.finditer(text):
-        if match.start() in wrapped:
-            continue
-        if match.end() <= start:
-            first = match.end()
-        elif match.start() >= end:
-            last = match.start()
-            break
+    line_ends = [match for match in _LINE_END.finditer(text) if match.start() not in wrapped]
+    ends = [*line_ends, *_BETWEEN_SENTENCES.finditer(text)]
+    first = max((match.end() for match in ends if match.end() <= start), default=0)
+    last = min((match.start() for match in ends if match.start() >= end), default=len(text))
     return text[first:last]
 
 

@@ -1,22 +1,26 @@
 """The registry of medications and seizures (clinical_notes.md, "Registry schema").
 
-A row is one drug of one note.
+A row is one drug of one note, whether the patient takes it or not: the paper stores each
+note-medication event, and its schema has no column for a drug's role.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import pandas as pd
 import pyarrow as pa
 
 from papers.clinical_notes.cleaning import CONTEXT_LIMIT, TERMS, clean
 from papers.clinical_notes.extraction import Medication, Reading
-from papers.clinical_notes.gold import Note
-from papers.clinical_notes.lines import statement
+from papers.clinical_notes.gold import Note, Role
+from papers.clinical_notes.lines import sentence
 from papers.clinical_notes.wording import words
 from resources.settings import DERIVED
 
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+TAKEN: Final[tuple[Role, ...]] = ("current",)
+"""Role of the drugs that a note reports as taken."""
 REGISTRY: Final = DERIVED / "clinical_notes" / "all_patients_combined.parquet"
 _COLUMNS: Final = (
     "row_id",
@@ -62,8 +66,10 @@ def effectiveness(passage: str) -> str | None:
     return None
 
 
-def build(notes: Sequence[Note], readings: Sequence[Reading]) -> pd.DataFrame:
-    """Build the registry: a row for each drug that a note reports as taken, in order of note.
+def build(
+    notes: Sequence[Note], readings: Sequence[Reading], roles: Collection[Role] = ROLES
+) -> pd.DataFrame:
+    """Build the registry: a row for each drug that a note names, in order of note.
 
     A drug's row has the first value that the note states of each attribute. A note without any
     drug has one row without a medication, which holds its seizure status.
@@ -71,6 +77,7 @@ def build(notes: Sequence[Note], readings: Sequence[Reading]) -> pd.DataFrame:
     Args:
         notes: The notes.
         readings: What an extractor read in each.
+        roles: Roles of the mentions that count; all of them in the paper's registry.
 
     Raises:
         ValueError: If the readings are of other notes, or in another order.
@@ -79,16 +86,18 @@ def build(notes: Sequence[Note], readings: Sequence[Reading]) -> pd.DataFrame:
         raise ValueError("Each note needs its own reading, in the same order.")
     rows: list[dict[str, object]] = []
     for note, reading in zip(notes, readings, strict=True):
-        rows += _rows(note, reading)
+        mentions = [mention for mention in reading.medications if mention.role in roles]
+        rows += _rows(note, reading, mentions)
     return pd.DataFrame(rows, columns=SCHEMA.names)
 
 
-def _rows(note: Note, reading: Reading) -> list[dict[str, object]]:
+def _rows(
+    note: Note, reading: Reading, medications: Sequence[Medication]
+) -> list[dict[str, object]]:
     """The rows of one note."""
     mentions_by_drug: dict[str, list[Medication]] = {}
-    for medication in reading.medications:
-        if medication.role == "current":
-            mentions_by_drug.setdefault(medication.drug, []).append(medication)
+    for medication in medications:
+        mentions_by_drug.setdefault(medication.drug, []).append(medication)
     if not mentions_by_drug:
         mentions_by_drug[""] = []
     columns = _note_columns(note, reading)
@@ -101,10 +110,6 @@ def _rows(note: Note, reading: Reading) -> list[dict[str, object]]:
 
 def _note_columns(note: Note, reading: Reading) -> dict[str, object]:
     """What all rows of a note share."""
-    symptoms = set()
-    for finding in reading.findings:
-        if finding.kind == "symptom" and finding.context == "affirmed":
-            symptoms.add(finding.term)
     return {
         "event_id": f"{note.note_id}-E",
         "event_type": "clinical_note",
@@ -114,7 +119,7 @@ def _note_columns(note: Note, reading: Reading) -> dict[str, object]:
         "source_text_file": f"patient_notes/{note.patient_id}/{note.note_id}.txt",
         "source_date_key": note.date.isoformat(),
         "seizure_status": reading.status,
-        "seizure_symptoms": sorted(symptoms),
+        "seizure_symptoms": sorted(seizure_symptoms(reading)),
         "note_text": note.text,
     }
 
@@ -130,7 +135,7 @@ def _drug_columns(note: Note, drug: str, mentions: Sequence[Medication]) -> dict
         "medication_dosage": _first_stated(mentions, "strength"),
         "intake_times_per_day": pd.to_numeric(times, errors="coerce"),
         "drug_mention_count": len(mentions),
-        "medication_effectiveness": _first_effectiveness(note.text, placed),
+        "medication_effectiveness": effectiveness_of(note.text, placed),
         "route": _first_stated(mentions, "route"),
         "form": _first_stated(mentions, "form"),
         "extraction_context": context,
@@ -151,9 +156,15 @@ def _first_stated(mentions: Sequence[Medication], attribute: str) -> str | None:
     return None
 
 
-def _first_effectiveness(text: str, mentions: Sequence[Medication]) -> str | None:
+def seizure_symptoms(reading: Reading) -> set[str]:
+    """Return the symptoms of the patient's seizures; effects of drugs are none."""
+    return {finding.term for finding in reading.findings if finding.is_ictal}
+
+
+def effectiveness_of(text: str, mentions: Sequence[Medication]) -> str | None:
+    """Return the first statement of a note on how well a drug works, by its mentions."""
     for mention in mentions:
-        known = effectiveness(statement(text, mention.start, mention.end))
+        known = effectiveness(sentence(text, mention.start, mention.end))
         if known:
             return known
     return None

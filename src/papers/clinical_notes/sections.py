@@ -5,7 +5,8 @@ medspaCy's sectionizer finds the titles, by its own list and by that of
 history") modify nothing behind it; the section says what they mean.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 from spacy.language import Language
@@ -34,6 +35,18 @@ INSTRUCTIONS: Final = frozenset({"instructions", "patient_instructions", "educat
 
 PRESENT: Final = frozenset({"current", "currently", "now", "presently", "today"})
 """First words of a sentence that leaves the past."""
+STATEMENTS: Final = PRESENT | frozenset(
+    {"continue", "continues", "denies", "he", "i", "no", "patient", "plan", "remains", "reports"}
+    | {"she", "start", "takes", "the", "they", "we", "will"}
+)
+"""First words of a sentence that is no item of a list."""
+LISTS: Final = frozenset({"allergies", "allergy", "options", "past_medications"})
+"""Sections that list things."""
+
+
+_LINE_START = r"(?:^|(?<=\n))[^\S\n]*"
+_COLON = r"[^\S\n]*(?:\([^)\n]*\))?:"
+"""The colon behind a title, which may have something in brackets before it."""
 
 
 class Section(NamedTuple):
@@ -45,16 +58,21 @@ class Section(NamedTuple):
 
 
 def _rules(default_rules: str) -> Iterator[SectionRule]:
-    """medspaCy's rules but for those that the project's own replace, and these."""
+    """One rule for each category, with medspaCy's titles and the project's.
+
+    A title begins a line, and a colon or the line's end follows; or it begins a sentence, and a
+    colon follows. The project's categories go before medspaCy's.
+    """
+    titles: dict[str, list[str]] = dict(words(LAYOUT)["titles"])
     for rule in SectionRule.from_json(default_rules):
-        if not is_title(rule.literal.strip(": ")):
-            yield rule
-    for category, patterns in words(LAYOUT)["titles"].items():
+        title = rule.literal.strip(": ")
+        if not is_title(title):
+            titles[rule.category] = [*titles.get(rule.category, ()), re.escape(title)]
+    for category, patterns in titles.items():
         title = "|".join(f"(?:{pattern})" for pattern in patterns)
-        line_start = r"(?:^|(?<=\n))[^\S\n]*"
-        title_end = r"(?:[^\S\n]*(?:\([^)\n]*\))?:|(?=[^\S\n]*(?:\n|$)))"
-        pattern = rf"{line_start}(?:{title}){title_end}"
-        yield SectionRule(category, category, pattern=pattern)
+        before_colon = rf"(?:{_LINE_START}|(?<=[.;]\s))(?:{title}){_COLON}"
+        alone = rf"{_LINE_START}(?:{title})(?=[^\S\n]*(?:\n|$))"
+        yield SectionRule(category, category, pattern=f"(?:{before_colon})|(?:{alone})")
 
 
 @Language.factory(SECTIONS)
@@ -67,7 +85,6 @@ class SectionComponent:
         self._sectionizer = Sectionizer(
             nlp,
             rules=None,
-            require_start_line=True,
             span_attrs=None,
             apply_sentence_boundary=True,
         )
@@ -84,16 +101,18 @@ class SectionComponent:
         for section in doc._.sections:
             if section.category in CLASSES:
                 start, end = section.body_span
-                sections.append(Section(section.category, start, _governed_end(doc, start, end)))
+                leaving = STATEMENTS if section.category in LISTS else PRESENT
+                governed_end = _governed_end(doc, start, end, leaving)
+                sections.append(Section(section.category, start, governed_end))
         doc.user_data[SECTIONS] = sections
         return doc
 
 
-def _governed_end(doc: Doc, start: int, end: int) -> int:
+def _governed_end(doc: Doc, start: int, end: int, leaving: Collection[str]) -> int:
     """Where the reach of a title ends.
 
-    Text on the title's line is all that it governs, up to a sentence about the present. A title
-    with a line of its own governs the lines below up to an empty one.
+    Text on the title's line is all that it governs. A title with a line of its own governs the
+    lines below up to an empty one. A sentence with a first word that leaves it ends both.
     """
     is_inline = start < len(doc) and "\n" not in doc[start].text
     first = start if is_inline else start + 1
@@ -101,7 +120,7 @@ def _governed_end(doc: Doc, start: int, end: int) -> int:
         n_lines = token.text.count("\n")
         if n_lines > 1 or (is_inline and n_lines):
             return int(token.i)
-        if token.is_sent_start and token.lower_ in PRESENT and token.i > first:
+        if token.is_sent_start and token.lower_ in leaving and token.i > first:
             return int(token.i)
     return end
 

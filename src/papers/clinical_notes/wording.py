@@ -35,7 +35,10 @@ WORDING: Final = DATA / "clinical_wording.yml"
 PARAPHRASES: Final = DATA / "clinical_paraphrases.yml"
 HELD_OUT_SHARE: Final = 0.4
 """Share of a test note's sentences in held-out wording, where there is one."""
+UNTIDY_SHARE: Final = 0.5
+"""Share of an untidy note's sentences in wording of such notes, where there is one."""
 _TYPO_SHARE, _UNICODE_SHARE = 0.02, 0.03
+_MICROGRAMS: Final = ("mcg", "\N{MICRO SIGN}g", "micrograms", "mcgs")
 _WORD_PROCESSOR_CHARACTERS: Final = {
     " - ": " \N{EN DASH} ",
     "'": "\N{RIGHT SINGLE QUOTATION MARK}",
@@ -123,6 +126,7 @@ class Author:
     def __init__(self, split: Split, rng: np.random.Generator, paraphrased: float) -> None:
         """Begin with a patient of a random sex and age; only test notes take paraphrases."""
         self.split, self.rng = split, rng
+        self.is_untidy = False
         self.paraphrased = paraphrased if split == "test" else 0.0
         self.wording, self.lists = words(WORDING), words(DRUGS)["antiseizure"]
         self.names: dict[str, dict[str, Any]] = {
@@ -152,6 +156,14 @@ class Author:
             return Template(self.pick(reworded), "paraphrased", text)
         return Template(text, "shared", text)
 
+    def template(self, name: str) -> Template:
+        """One wording of a bank; an untidy note may have one that others do not have."""
+        untidy = self.wording["untidy"].get(name) if self.is_untidy else None
+        if untidy and self.chance(UNTIDY_SHARE):
+            text = self.pick(untidy)
+            return Template(text, "shared", text)
+        return self.bank(self.wording[name])
+
     def drug(self, name: str, role: Role = "current", *, brackets: bool = False) -> Slot:
         """A drug under one of its names, sometimes misspelt."""
         names = self.names.get(name, {})
@@ -176,6 +188,8 @@ class Author:
         if mg >= 1000:
             styles += [f"{mg / 1000:g} g", f"{mg:,.0f} mg"]
         text = self.pick(styles)
+        if mg < 0.25:
+            text = f"{mg * 1000:g} {self.pick(_MICROGRAMS)}"
         if self.chance(_UNICODE_SHARE):
             text = text.replace(" ", "\N{NO-BREAK SPACE}")
         return Slot(text, Mention(label="STRENGTH", value=f"{mg:g} mg", drug=drug, role=role))
@@ -244,7 +258,7 @@ class Author:
         template: Template | None = None,
     ) -> Sentence:
         """One sentence of a bank, filled in, with its spans and facts."""
-        template = template or self.bank(self.wording[bank])
+        template = template or self.template(bank)
         filled: dict[str, Slot | str] = {**self.fillings(), **(slots or {})}
         text = ""
         mentions: list[Mention] = []
@@ -319,7 +333,7 @@ class Author:
             past: Whether the event is from before the chart begins.
             extra: What fills further names in braces.
         """
-        template = self.bank(self.wording[bank])
+        template = self.template(bank)
         names = names_in_braces(template.text)
         slots = {"drug": self.drug(drug, role, brackets=bank.startswith("taking")), **(extra or {})}
         units = 1
