@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,12 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evaluation import decisions, record, rules
+from evaluation import decisions, figures, record, rules
 from evaluation.answers import Answer
 from evaluation.audit import OWN
 from evaluation.outcomes import Outcomes
 from evaluation.published import published
-from papers.qa_rag import data, finetune, released, rules as qa_rag_rules
+from papers.qa_rag import data, differences, finetune, released, rules as qa_rag_rules
 from papers.qa_rag.data import QaRagDataError
 from papers.qa_rag.released import ANSWERS, RAGAS, Released
 from resources.authors_code import Code, NotInCode
@@ -132,7 +133,7 @@ def test_contexts_that_carry_over_do_so_within_questions() -> None:
     assert (same.verdict, "+1.000 [+1.000, +1.000]" in same.why) == ("agrees", True)
     assert carried({arm: RNG.random(60) for arm in contexts}).verdict != "agrees"
     level_only = carried(dict.fromkeys(contexts, level))
-    assert (level_only.verdict, level_only.p) == ("differs", 1.0)
+    assert (level_only.verdict, level_only.p) == ("inconclusive", 1.0)
     assert (
         decided("context_carries_over", rows("contexts", "precision", contexts)).verdict
         == "not tested"
@@ -330,6 +331,53 @@ def test_both_tracks_help_only_if_precision_and_recall_gain() -> None:
 
     assert decided("both_tracks_help", made(0.9)).verdict == "agrees"
     assert decided("both_tracks_help", made(0.1)).verdict == "differs"
+
+
+def by_own_document(removed: float, elsewhere: float) -> Outcomes:
+    """Contexts in which QA-RAG gains so much where the own document is removed, and elsewhere."""
+    made: list[Answer] = []
+    noise = RNG.normal(0, 0.02, 60)
+    for value, gain, part in (
+        (data.REMOVED, removed, slice(0, 30)),
+        (data.UNRECOGNISED, elsewhere, slice(30, 60)),
+    ):
+        arms = {"question": np.full(30, 0.4), "qa_rag": 0.4 + gain + noise[part]}
+        group = rows("contexts", "precision", arms)
+        for row in group:
+            unit = f"{value} {row.unit}"
+            made.append(replace(row, unit=unit, cluster=unit, strata={OWN: value}))
+    return Outcomes(made, labels=released.ARMS, draws=500)
+
+
+def test_a_gain_that_depends_on_the_own_document_is_told_from_one_that_does_not() -> None:
+    depends = differences.own_document_interaction(by_own_document(0.4, 0.05), "qa_rag", "question")
+    assert depends.low > 0.3
+    assert depends.p < 0.05
+    same = differences.own_document_interaction(by_own_document(0.4, 0.4), "qa_rag", "question")
+    assert same.low < 0 < same.high
+    table = differences.gains_by_own_document(by_own_document(0.4, 0.05), [("qa_rag", "question")])
+    (row,) = table.to_dict(orient="records")
+    values = [str(row[f"gain, {value}"]) for value in (data.REMOVED, data.UNRECOGNISED)]
+    gains = [float(value.split()[0]) for value in values]
+    assert gains == pytest.approx([40, 5], abs=2)
+    difference = float(str(row["difference of the gains"]).split()[0])
+    assert difference == pytest.approx(gains[0] - gains[1], abs=0.2)
+
+
+def test_the_forest_shows_each_difference_in_the_direction_of_its_sign() -> None:
+    outcomes = by_own_document(0.4, -0.3)
+    panels = []
+    for value in (data.REMOVED, data.UNRECOGNISED):
+        tests = outcomes.where(**{OWN: value}).compare([("qa_rag", "question")], "precision")
+        panels.append(differences.Panel(value, tests))
+    figure = differences._draw(panels, {"question": "Only question"})
+    dots = [float(np.asarray(axes.lines[-2].get_xdata())[0]) for axes in figure.axes]
+    assert dots == pytest.approx([40, -30], abs=2)
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["Only question"]
+    text = html.unescape(differences.forest_plot(panels, outcomes, "Gains").svg)
+    for panel in panels:
+        gain = figures.points(panel.comparisons[0].test)
+        assert f"{panel.title}: minus Only question {gain} points" in text
 
 
 def test_conventional_rag_is_compared_alone() -> None:

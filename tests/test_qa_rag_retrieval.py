@@ -85,6 +85,21 @@ def test_what_lies_behind_the_encoders_end_is_found_by_its_window_and_its_words_
     assert all(len(window) <= WINDOW for window in search.windows)
 
 
+def test_best_windows_are_the_same_with_an_index_of_all_windows_and_without(
+    sample: data.Data, searcher: Searcher
+) -> None:
+    without = Searcher(sample.corpus, searcher.encode, index_windows=False)
+    rows = [0, 3, 5]
+    for number, text in enumerate(["How long are samples kept?", "Which label is needed?"]):
+        windows, scores = searcher.best_windows(text, rows)
+        # the results of both are stored alike, so they are computed here
+        computed = without._cosines_of_passages(text, rows)
+        best = [int(places[np.argmax(cosines)]) for places, cosines in computed]
+        assert best == windows.tolist(), number
+        highest = [float(np.max(cosines)) for _, cosines in computed]
+        assert np.allclose(highest, scores, atol=1e-5)
+
+
 def test_words_that_stand_nowhere_find_nothing(searcher: Searcher) -> None:
     assert searcher.search(["zyxwv qqqq"], 5, "words") == [[]]
     assert searcher.search(["the of and"], 5, "words") == [[]]

@@ -198,6 +198,15 @@ def test_a_reranker_is_chosen_by_name_and_another_one_says_so(documents: Path) -
     assert any("nobody/no-such-model does not rerank" in note for note in notes)
 
 
+def test_a_long_passage_of_which_the_search_reads_the_beginning_is_said(documents: Path) -> None:
+    def notes() -> str:
+        return " ".join(open_with(documents, Scripted()).ask("How long?").notes)
+
+    assert "reads the first 256 tokens" not in notes()
+    (documents / "long.txt").write_text("Records are kept in good order. " * 300)
+    assert "reads the first 256 tokens" in notes()
+
+
 def test_what_is_read_and_what_is_left_out_is_said(
     documents: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

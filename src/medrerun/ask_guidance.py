@@ -33,6 +33,8 @@ def guidance(  # noqa: PLR0913  # options of a command
     if as_json:
         rows = [answer.as_dict() for answer in answers]
         sys.stdout.write(f"{json.dumps(rows, indent=1)}\n")
-        return
-    for answer in answers:
-        sys.stdout.write(f"\n{answer.question}\n\n{answer}\n")
+    else:
+        for answer in answers:
+            sys.stdout.write(f"\n{answer.question}\n\n{answer}\n")
+    is_answered = all(answer.answered for answer in answers)
+    raise typer.Exit(0 if is_answered else 1)

@@ -42,6 +42,10 @@ N_SHINGLE_WORDS = 8
 MIN_SHARE_HELD = 0.5
 """Share of an answer's sequences from which on a passage counts as holding the answer."""
 
+REMOVED = "removed by the authors' rule"
+UNRECOGNISED = "not recognised"
+"""Values of the stratum that says what becomes of a question's own document."""
+
 MIN_TITLE_OVERLAP = 0.85
 """Share of the words of two titles from which on they are the same but for a garbled word."""
 
@@ -209,7 +213,7 @@ def _corpus_of(rankings: Iterable[Mapping[str, tuple[Context, ...]]]) -> Corpus:
 
 def _with_own_stratum(question: Question, corpus: Corpus) -> Question:
     is_recognised = bool(own_documents(question, corpus))
-    value = "removed by the authors' rule" if is_recognised else "not recognised"
+    value = REMOVED if is_recognised else UNRECOGNISED
     return replace(question, strata={OWN: value})
 
 

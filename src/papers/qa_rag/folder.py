@@ -21,8 +21,8 @@ OVERLAP = 2_000
 READ_DOCUMENTS = DERIVED / "own" / "documents"
 """The text of own documents, so that the next question reads no file again. Nothing exports it."""
 
-N_TIMED_WINDOWS = 24
-"""Windows that are encoded to estimate how long all of them take."""
+N_TIMED = 8
+"""Passages that are encoded to estimate how long all of them take."""
 
 MAX_FILE_NAME_BYTES = 200
 """File systems take 255 bytes, those of the ending and a number included."""
@@ -48,8 +48,7 @@ class Library:
     def contents(self) -> str:
         """What was read, and how long its index takes if there is none yet."""
         n_documents = len(self.corpus.documents)
-        n_windows = len(self.searcher.windows)
-        text = f"{n_documents:,} documents, {n_windows:,} windows of text"
+        text = f"{n_documents:,} documents, {len(self.corpus):,} passages"
         if self.searcher.is_indexed:
             return f"{text}; the index is there."
         seconds = self._seconds_of_index()
@@ -57,13 +56,13 @@ class Library:
         return f"{text}; the index takes {took}, once. If it is ended, the next run goes on."
 
     def _seconds_of_index(self) -> float:
-        windows = self.searcher.windows
-        step = max(1, len(windows) // N_TIMED_WINDOWS)
-        timed = windows[::step][:N_TIMED_WINDOWS]
+        passages = self.corpus.passages
+        step = max(1, len(passages) // N_TIMED)
+        timed = [passage.text for passage in passages[::step][:N_TIMED]]
         began = time.perf_counter()
         self.searcher.encode.encode(timed, progress=False)
         seconds = (time.perf_counter() - began) / len(timed)
-        return seconds * (len(windows) + len(self.corpus))
+        return seconds * len(passages)
 
 
 def open_library(folder: Path, encoder: str = vectors.DEFAULT_ENCODER) -> Library:
@@ -74,7 +73,8 @@ def open_library(folder: Path, encoder: str = vectors.DEFAULT_ENCODER) -> Librar
         EncoderUnavailable: There is no such encoder.
     """
     corpus, left_out = read_folder(folder)
-    return Library(Searcher(corpus, vectors.encoder(encoder)), left_out)
+    searcher = Searcher(corpus, vectors.encoder(encoder), index_windows=False)
+    return Library(searcher, left_out)
 
 
 def read_folder(folder: Path) -> tuple[Corpus, Mapping[str, str]]:

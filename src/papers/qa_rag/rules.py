@@ -1,7 +1,7 @@
 """Rules of claims in `data/published/qa_rag.yml` that compare more than arms."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,7 @@ from evaluation import decisions, figures
 from evaluation.decisions import Decision
 from evaluation.metrics import bootstrap
 from evaluation.outcomes import Outcomes
-from evaluation.published import Published, Rule
-from evaluation.rules import evaluate
-from papers.qa_rag.data import OWN
+from evaluation.published import Published
 from resources.lora import TrainingLog
 
 PRINTED = ("qa_rag", "hypothetical", "hyde", "question", "multiquery")
@@ -111,27 +109,6 @@ def reranker_beats_agent_as_printed(
         parts.append(f"higher context {column} with {where}")
     holds = exceptions == {"precision": set(), "recall": AGENT_WINS_RECALL}
     return Decision(decisions.exactly(holds), f"The reranker has {', and '.join(parts)}.")
-
-
-def hypothetical_beats_question(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
-    """Whether a hypothetical answer finds more precise contexts (section 4.1, Table 3).
-
-    The gain is also given by what became of the question's own document, which only a search by the
-    question loses.
-    """
-    contexts = outcomes.where(task="contexts")
-    pair = ("hypothetical", "question")
-    rule = Rule(better=pair[:1], than=pair[1:], measure="precision")
-    decision = evaluate(rule, contexts, "rescored", paper="qa_rag")
-    parts = []
-    for value in contexts.strata(OWN):
-        (comparison,) = contexts.where(**{OWN: value}).compare([pair], "precision")
-        test = comparison.test
-        parts.append(f"{value} {figures.points(test)} points, n = {test.n}")
-    if not parts:
-        return decision
-    by_document = "; ".join(parts)
-    return replace(decision, why=f"{decision.why} By the question's own document: {by_document}.")
 
 
 def context_carries_over(outcomes: Outcomes, *, seed: int, **_: Any) -> Decision:  # noqa: ANN401

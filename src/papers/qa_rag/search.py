@@ -56,10 +56,19 @@ class Searcher:
     A passage's row is its place in the corpus.
     """
 
-    def __init__(self, corpus: Corpus, encode: Encoder) -> None:
-        """Take the corpus and the encoder of both indexes."""
+    def __init__(self, corpus: Corpus, encode: Encoder, *, index_windows: bool = True) -> None:
+        """Take the corpus and the encoder of both indexes.
+
+        Args:
+            corpus: The passages.
+            encode: The encoder.
+            index_windows: Whether best windows are found by an index of all windows. Without one,
+                those of the passages in question are encoded each time, which is quicker where
+                few questions are put to many documents.
+        """
         self.corpus = corpus
         self.encode = encode
+        self.index_windows = index_windows
         self._texts = [passage.text for passage in corpus.passages]
         self._spans = [chunk_spans(text, WINDOW, WINDOW_OVERLAP) for text in self._texts]
 
@@ -98,7 +107,8 @@ class Searcher:
     @property
     def is_indexed(self) -> bool:
         """Whether the indexes by meaning are on the disk."""
-        return self._starts.is_built and self._window_index.is_built
+        has_windows = self._window_index.is_built or not self.index_windows
+        return self._starts.is_built and has_windows
 
     def search(self, texts: Sequence[str], k: int, by: Search = "start") -> list[list[int]]:
         """Find the rows of the ``k`` best passages for each text, best first.
@@ -151,13 +161,13 @@ class Searcher:
         """
 
         def find(_: list[Query]) -> list[Result]:
-            cosines = self._cosines(text)
-            best = []
-            for row in rows:
-                first, last = self._first_window[row : row + 2]
-                best.append(first + np.argmax(cosines[first:last]))
-            windows = np.array(best, dtype=np.int64)
-            return [Result(windows, cosines[windows].astype(float))]
+            windows = []
+            scores = []
+            for places, cosines in self._cosines_of_passages(text, rows):
+                best = int(np.argmax(cosines))
+                windows.append(places[best])
+                scores.append(float(cosines[best]))
+            return [Result(np.array(windows, dtype=np.int64), np.array(scores))]
 
         def check(_: list[Query], results: list[Result], seconds: float) -> list[bool]:
             cosines = self._window_index.cosines_now(text, results[0].ids)
@@ -177,6 +187,16 @@ class Searcher:
     def _stored(self, operation: str) -> StoredSearch:
         index = self._window_index
         return StoredSearch(operation, self.encode.digest, index.digest, index.size)
+
+    def _cosines_of_passages(self, text: str, rows: Sequence[int]) -> list[tuple[Integers, Floats]]:
+        """Places of each passage's windows, and their cosines with a text."""
+        places = [np.arange(*self._first_window[row : row + 2]) for row in rows]
+        if self.index_windows:
+            cosines = self._cosines(text)
+            return [(of_passage, cosines[of_passage]) for of_passage in places]
+        found = self._window_index.cosines_now(text, np.concatenate(places))
+        ends = np.cumsum([len(of_passage) for of_passage in places])
+        return list(zip(places, np.split(found, ends[:-1]), strict=True))
 
     def _cosines(self, text: str) -> Floats:
         """Cosine of a text with each window, (windows,)."""

@@ -261,6 +261,7 @@ def open_guidance(
     if model is None:
         model = llm.connect(profile_model(settings().profile), folder=REPLIES)
     reranker, notes = _choose_reranker(options.reranker, library.searcher, model)
+    notes += _what_is_read(library.searcher)
     pairs = own_pairs.read_pairs(options.pairs) if options.pairs else ()
     return Guidance(
         library.searcher,
@@ -281,6 +282,18 @@ def _choose_reranker(name: str, searcher: Searcher, model: LLM) -> tuple[Reranke
     if name and name in not_run:
         return reranker, (f"{name} does not rerank, the encoder does: {not_run[name]}",)
     return reranker, ()
+
+
+def _what_is_read(searcher: Searcher) -> tuple[str, ...]:
+    """How much of the passages the encoder reads, if it is not all."""
+    if not searcher.n_cut:
+        return ()
+    encoder = searcher.encode
+    note = (
+        f"The search reads the first {encoder.max_tokens} tokens of each passage ({encoder.name}; "
+        "the paper's encoder reads 512); the reranker reads all of the passages that it finds."
+    )
+    return (note,)
 
 
 def _examples(pairs: Sequence[Question], n_examples: int) -> list[Question]:

@@ -1,0 +1,138 @@
+"""The five systems for own data: what each takes, costs, and how well it did in the book."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from evaluation import answers
+from evaluation.outcomes import Outcomes
+
+
+@dataclass(frozen=True)
+class InTheBook:
+    """How well a system did in the book, by the answers of a chapter.
+
+    Attributes:
+        what: What was measured, for a reader.
+        notebook: The chapter.
+        arm: The arm that the system is.
+        measure: The measure.
+        tasks: The tasks that count; all if there are none.
+    """
+
+    what: str
+    notebook: str
+    arm: str
+    measure: str
+    tasks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class System:
+    """One of the five systems.
+
+    Attributes:
+        name: Its name.
+        takes: What a person brings.
+        requests: Requests to a language model.
+        score: How well it did.
+    """
+
+    name: str
+    takes: str
+    requests: str
+    score: InTheBook
+
+
+SYSTEMS = (
+    System(
+        "Side effects",
+        "nothing (SIDER), or a table of drugs and effects",
+        "none; one where rules do not understand the question",
+        InTheBook(
+            "answers that list exactly the right drugs or effects, by the queries of this book",
+            "04_side_effects_beyond",
+            "written",
+            "exact",
+        ),
+    ),
+    System(
+        "Drug interactions",
+        "nothing (two annotated corpora), or a folder of text",
+        "two to four a question; own text is read without a model",
+        InTheBook(
+            "F1 of the drugs in the answer, questions with a known answer",
+            "06_interactions_qa",
+            "drugrag",
+            "f1",
+            ("known",),
+        ),
+    ),
+    System(
+        "Clinical notes",
+        "a folder of dated notes, or a table with a row a note",
+        "one a question",
+        InTheBook(
+            "right answers, by the model that reads retrieved passages",
+            "14_notes_answers",
+            "rag",
+            "accuracy",
+        ),
+    ),
+    System(
+        "Regulatory guidance",
+        "a folder of PDF, Word, HTML or text files",
+        "two a question; one more for each of up to 24 passages with the scoring agent",
+        InTheBook(
+            "questions of which the six passages hold the answer",
+            "16_qarag_retrieval",
+            "qa_rag",
+            "answer_found",
+        ),
+    ),
+    System(
+        "Extraction",
+        "labelled sentences or texts (JSON lines)",
+        "one a text; more while the scorer is taught",
+        InTheBook(
+            "F1 of the triples of GIT, by the prompted model with its retrieved example",
+            "07_biomedrag_triples",
+            "biomedrag",
+            "f1",
+            ("GIT",),
+        ),
+    ),
+)
+
+
+def systems_table(systems: Sequence[System] = SYSTEMS, draws: int = 2000) -> pd.DataFrame:
+    """Tabulate the systems, with their scores on the reference run's answers.
+
+    Args:
+        systems: The systems.
+        draws: Number of bootstrap samples of an interval.
+    """
+    rows = []
+    for system in systems:
+        outcomes = _rows_of(system.score, draws)
+        row = {
+            "system": system.name,
+            "you bring": system.takes,
+            "requests to a model": system.requests,
+            "in the book": system.score.what,
+            "score": outcomes.format_score(system.score.measure, system.score.arm),
+            "n": len(outcomes.rows_with(system.score.measure, system.score.arm)),
+            "chapter": system.score.notebook[:2],
+        }
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _rows_of(score: InTheBook, draws: int) -> Outcomes:
+    folder = answers.RELEASED / score.notebook
+    frame = answers.read(folder)
+    frame = frame[(frame.source == "rerun") & (frame.arm == score.arm)]
+    if score.tasks:
+        frame = frame[frame.task.isin(score.tasks)]
+    return Outcomes(frame, draws=draws)

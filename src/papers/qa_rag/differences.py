@@ -1,0 +1,119 @@
+"""QA-RAG's lead over the other methods: as a picture, and by what became of the own document."""
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from evaluation import figures
+from evaluation.interactions import interaction
+from evaluation.outcomes import Comparison, Outcomes
+from evaluation.paired import Paired
+from papers.qa_rag.data import OWN, REMOVED, UNRECOGNISED
+
+COLOUR = "#125ee0"
+ROW_HEIGHT = 0.5
+"""Of a method, in inches."""
+
+MARGIN_HEIGHT = 1.1
+"""Of what is not rows, in inches."""
+
+CHARACTERS_PER_LABEL = 26
+"""Of a method or a panel, on one line."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One panel of a forest plot.
+
+    Attributes:
+        title: What is compared.
+        comparisons: The first arm is the same in all of them.
+    """
+
+    title: str
+    comparisons: Sequence[Comparison]
+
+
+def forest_plot(panels: Sequence[Panel], outcomes: Outcomes, caption: str) -> figures.Picture:
+    """Draw differences with their 95 % intervals, a row for each second arm.
+
+    Args:
+        panels: The panels from left to right.
+        outcomes: Names the arms.
+        caption: Caption of the figure.
+    """
+    arms: dict[str, str] = {}
+    for panel in panels:
+        for comparison in panel.comparisons:
+            arms[comparison.second] = outcomes.label(comparison.second)
+    drawing = _draw(panels, arms)
+    alt = " ".join(_in_words(panel, arms) for panel in panels)
+    return figures.figure(drawing, alt=alt, caption=caption, sample=outcomes.sample)
+
+
+def _draw(panels: Sequence[Panel], arms: dict[str, str]) -> Figure:
+    height = ROW_HEIGHT * len(arms) + MARGIN_HEIGHT
+    figure, grid = plt.subplots(1, len(panels), figsize=(7.4, height), sharey=True, squeeze=False)
+    for axes, panel in zip(grid[0], panels, strict=True):
+        _draw_panel(axes, panel, list(arms))
+    labels = [textwrap.fill(label, CHARACTERS_PER_LABEL) for label in arms.values()]
+    first = grid[0][0]
+    first.set_yticks(range(len(arms)), labels)
+    first.invert_yaxis()
+    return figure
+
+
+def _draw_panel(axes: Axes, panel: Panel, arms: Sequence[str]) -> None:
+    for comparison in panel.comparisons:
+        test = comparison.test
+        row = arms.index(comparison.second)
+        axes.hlines(row, 100 * test.low, 100 * test.high, color=COLOUR, linewidth=2.2)
+        axes.plot(100 * test.difference, row, "o", color=COLOUR, markersize=7)
+    axes.axvline(0, linestyle=":", color=figures.INK, linewidth=1)
+    axes.set_xlabel(textwrap.fill(f"{panel.title}, points", CHARACTERS_PER_LABEL))
+    axes.grid(axis="x")
+    axes.tick_params(axis="y", length=0)
+
+
+def _in_words(panel: Panel, arms: dict[str, str]) -> str:
+    parts = []
+    for comparison in panel.comparisons:
+        parts.append(f"minus {arms[comparison.second]} {figures.points(comparison.test)}")
+    return f"{panel.title}: {', '.join(parts)} points."
+
+
+def own_document_interaction(contexts: Outcomes, first: str, second: str) -> Paired:
+    """How much larger a gain in context precision is where a question's own document is removed.
+
+    Args:
+        contexts: Rows of the judged contexts, with the stratum of the own document.
+        first: The method with the gain.
+        second: The method that loses the document.
+    """
+    return interaction(contexts, (first, second), "precision", (OWN, (REMOVED, UNRECOGNISED)))
+
+
+def gains_by_own_document(contexts: Outcomes, pairs: Sequence[tuple[str, str]]) -> pd.DataFrame:
+    """Tabulate gains in context precision where the own document is removed, and elsewhere.
+
+    Returns:
+        A row for each pair: both gains with their numbers of questions, and their difference with
+        its p, which says whether the gain depends on the removal.
+    """
+    rows = []
+    for first, second in pairs:
+        row = {"first": contexts.label(first), "second": contexts.label(second)}
+        for value in (REMOVED, UNRECOGNISED):
+            (comparison,) = contexts.where(**{OWN: value}).compare([(first, second)], "precision")
+            gain = figures.points(comparison.test)
+            row[f"gain, {value}"] = f"{gain} (n = {comparison.test.n})"
+        difference = own_document_interaction(contexts, first, second)
+        row["difference of the gains"] = figures.points(difference)
+        row["p"] = figures.p_text(difference.p)
+        rows.append(row)
+    return pd.DataFrame(rows)
