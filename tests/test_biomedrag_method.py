@@ -20,13 +20,22 @@ from evaluation.record import Run
 from helpers import vectors
 from helpers.completions import CapabilityError, Reply
 from helpers.llm import LLM
-from papers.biomedrag import adapted, floors, gains, printed_tests, scorer, study
+from papers.biomedrag import adapted, floors, gains, printed_tests, scorer, scorer_exam, study
 from papers.biomedrag.adapted import training_pairs
 from papers.biomedrag.arms import Generator, ZeroShot, triple_lines
-from papers.biomedrag.corpora import Corpus, Example, Triple, draw
+from papers.biomedrag.corpora import Corpus, Example, Triple, draw, load
 from papers.biomedrag.floors import PairReader, marked_entities, marks_the_pair
-from papers.biomedrag.memory import Document, Memory, Shot, chunks, memory_of, pair_vectors, permute
-from papers.biomedrag.retriever import Retriever, Teaching, learn, likelihood_prompt
+from papers.biomedrag.memory import (
+    Document,
+    Memory,
+    Nearest,
+    Shot,
+    chunks,
+    memory_of,
+    pair_vectors,
+    permute,
+)
+from papers.biomedrag.retriever import Plan, Retriever, Teaching, learn, likelihood_prompt
 from papers.biomedrag.scorer import Objective, cosine_scorer, loss_and_gradient, train
 from papers.biomedrag.scoring import parse_triples
 from resources import parameters
@@ -514,6 +523,59 @@ def test_the_paper_profile_fine_tunes_with_the_released_settings(notebook: Path)
     )
     assert recipe["longest"] == (2048 if "classification" in notebook.stem else 512)
     adapted.Recipe(steps=1, seed=0, **recipe)
+    # the paper's scorer is taught by the model that reads its documents
+    assert given.get("teacher_model", "") == ""
+
+
+def test_the_ablation_of_the_paper_profile_shares_the_adapters_of_the_chapter_on_triples():
+    triples = parameters.parameters("07_biomedrag_triples", "paper")
+    ablated = parameters.parameters("11_biomedrag_ablation", "paper")
+    shared = ("seed", "taught", "permuted", "tuned_encoder", "small_model", "lora_steps")
+    assert {name: triples[name] for name in shared} == {name: ablated[name] for name in shared}
+    of_triples = adapted.Recipe(steps=1, seed=0, **triples["lora_recipe"])
+    of_ablation = adapted.Recipe(steps=1, seed=0, **ablated["lora_recipe"])
+    assert of_triples.training_settings(None) == of_ablation.training_settings(None)
+    few = Nearest(cast(Memory, None), 1)
+    many = Nearest(cast(Memory, None), 20)
+    assert of_ablation.tokens_of(few) == 512
+    assert of_ablation.tokens_of(many) == 2048
+
+
+def test_the_laptop_profile_keeps_the_teacher_of_the_released_adapters():
+    for notebook in sorted(NOTEBOOKS.glob("*_biomedrag_[trcl]*.ipynb")):
+        given = parameters.parameters(notebook.stem, "laptop")
+        assert given["teacher_model"] == "Qwen2.5-Coder-1.5B-Instruct", notebook.stem
+
+
+def test_the_cost_of_adapters_is_estimated_before_they_are_trained():
+    corpus = load("GIT", "sample")
+    recipe = adapted.Recipe(steps=1000, seed=0, batch=4)
+    text = adapted.training_cost([(corpus, {"lora_rag": cast(Plan, None)}, [])], recipe)
+    assert text.startswith("2 adapters of 1,000 steps of 4 rows")
+    assert 0.1 < float(text.split("about ")[1].split(" million")[0]) < 2.1
+
+
+def ranked(n: int, seed: int = 0) -> scorer_exam.Sheet:
+    """Sentences whose best of four documents is the one along the first axis."""
+    rng = np.random.default_rng(seed)
+    documents = [np.eye(4, 8, dtype=np.float32)[rng.permutation(4)] for _ in range(n)]
+    inputs = [(np.eye(8)[7] + 0.3 * rng.normal(size=8)).astype(np.float32) for _ in range(n)]
+    values = [np.where(own[:, 0] == 1, -0.5, -3.0) for own in documents]
+    return scorer_exam.Sheet(inputs, documents, values)
+
+
+def test_a_scorer_is_examined_on_sentences_that_did_not_teach_it():
+    sheet = ranked(60)
+    teaching = Teaching(epochs=100)
+    best = scorer_exam.held_out_agreement(sheet, "kl", teaching)
+    plain = scorer_exam.agreement(scorer.cosine_scorer(8), sheet)
+    assert scorer_exam.by_chance(sheet) == pytest.approx(15)
+    assert plain.value < 0.5 < best.value, "a loss that sees the best document learns to find it"
+    html = scorer_exam.table(ranked(10), ranked(50, 1), teaching).html
+    assert "12.5 of 50" in html
+    assert "loss kl, 5-fold cross-validation" in html
+    alt = scorer_exam.loss_plot(ranked(10), ranked(50, 1), teaching).html
+    assert "on the sentences that teach" in alt
 
 
 @given(

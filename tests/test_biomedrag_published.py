@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from html import unescape
 
 import pytest
 
 from evaluation.published import published
+from papers.biomedrag import coverage
 from papers.biomedrag.balance import possible
 
 PAPER = published("biomedrag")
@@ -44,6 +46,21 @@ def test_every_table_and_figure_is_whole():
         "Figure 2": 8 + 50,  # n is told for 8; the values at n = 0 are those of the tables
         "Figure 3": 2 * (12 + 3),  # m = 5 stands in the tables
     }
+
+
+def test_what_would_fill_each_printed_number_is_known():
+    fillers = {
+        f"{number.table.partition(' (')[0]}: {coverage.filler_of(number)}"
+        for number in PAPER.numbers
+    }
+    assert "Table 1: other systems' code" in fillers
+    assert f"Figure 2: {coverage.MEDLLAMA}" in fillers
+    counts = Counter(coverage.filler_of(number) for number in PAPER.numbers)
+    assert (
+        counts[coverage.GPT4] == 3 * 4 + 2 * 3 * 4 + 4
+    )  # Tables 1 and 2, and the gains of the text
+    html = coverage.table(PAPER).html
+    assert all(filler in unescape(html) for filler in coverage.FILLERS)
 
 
 def is_harmonic(precision: float, recall: float, f1: float) -> bool:

@@ -16,16 +16,21 @@ from helpers.llm import LLM
 from papers.biomedrag.arms import Arm, BiomedRag, Generator, ZeroShot, answer_line
 from papers.biomedrag.corpora import Corpus, Example, draw
 from papers.biomedrag.memory import Document, Nearest
-from papers.biomedrag.retriever import Retriever
+from papers.biomedrag.retriever import Plan, Retriever
 from papers.biomedrag.study import LABELS, answer, generator_for
 from resources import lora
 from resources.engine_install import EngineError
 from resources.lora import Pair
 from resources.services import ServiceError
 
+MAX_MEASURED: Final = 200
+"""Rows whose length stands for that of all training rows in an estimate of the cost."""
 N_VALIDATION: Final = 8
 """Validation rows whose loss is followed."""
 Chooser = Retriever | Nearest
+"""What chooses documents, ready for use."""
+CHARACTERS_PER_TOKEN: Final = 4
+"""Of English text, about; it only serves to estimate what a training costs."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,7 @@ class Recipe:
         rate: Highest learning rate.
         dropout: Dropout of the adapter's inputs.
         longest: Tokens of a prompt and its answer that training sees.
+        longest_of_many: The same of arms whose prompts hold several sentences; 0 for no other.
         plain: Whether prompts are plain text, see `Generator`.
     """
 
@@ -52,10 +58,16 @@ class Recipe:
     rate: float = 1e-3
     dropout: float = 0.05
     longest: int = 256
+    longest_of_many: int = 0
     plain: bool = False
 
-    def training_settings(self) -> dict[str, Any]:
-        """Return the settings of `resources.lora.trained`."""
+    def tokens_of(self, choose: Chooser | None) -> int:
+        """Return the tokens of a prompt and its answer that the training of an arm sees."""
+        has_many = isinstance(choose, Nearest) and choose.n > 1
+        return max(self.longest, self.longest_of_many if has_many else 0)
+
+    def training_settings(self, choose: Chooser | None) -> dict[str, Any]:
+        """Return the settings of `resources.lora.trained` for an arm."""
         return {
             "steps": self.steps,
             "seed": self.seed,
@@ -64,13 +76,18 @@ class Recipe:
             "alpha": self.alpha,
             "rate": self.rate,
             "dropout": self.dropout,
-            "max_tokens": self.longest,
+            "max_tokens": self.tokens_of(choose),
             "evaluations": 4,
         }
 
 
-Job = tuple[Corpus, Mapping[str, Chooser], Sequence[Example]]
-"""A data set, what chooses the documents of each arm, and the rows to answer."""
+Job = tuple[Corpus, Mapping[str, Chooser | Plan], Sequence[Example]]
+"""A data set, what chooses the documents of each arm, and the rows to answer.
+
+A plan is taught first.
+"""
+TaughtJob = tuple[Corpus, Mapping[str, Chooser], Sequence[Example]]
+"""The same with plans that were taught."""
 
 
 @dataclass
@@ -78,31 +95,40 @@ class Adapters:
     """The trained adapter of each data set and arm.
 
     Attributes:
+        model: The base.
         logs: Logs of the trainings.
         failures: What could not be trained or answered, and why.
     """
 
+    model: str
     logs: dict[tuple[str, str], lora.TrainingLog] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
 
 def fine_tuned(
-    run: Run, jobs: Sequence[Job], model: str, recipe: Recipe
+    run: Run, jobs: Sequence[Job], model: str, recipe: Recipe, *, teacher: str = ""
 ) -> tuple[list[Answer], str]:
     """Answer with a model alone, fine-tuned, and fine-tuned with the documents of each retriever.
+
+    The paper's scorer is taught by the model that reads its documents (section 4.2.3).
 
     Args:
         run: The run to report models and seconds to.
         jobs: The data sets. What chooses the documents does so in training and for the rows.
         model: The base, see `resources.lora.train`. One server has the adapters of all data sets.
         recipe: How the adapters are trained.
+        teacher: Name of the model that teaches each `Plan` among the choosers; by default the base.
 
     Returns:
         The answers, and in words how the model was fine-tuned; or no answers, and why.
     """
     if not recipe.steps:
         return [], "Without training: this profile sets lora_steps to 0."
-    adapters = _train(jobs, model, recipe)
+    try:
+        taught_jobs = _teach(run, jobs, teacher or model)
+    except (EngineError, ServiceError) as error:
+        return [], f"No adapter was trained, for nothing could teach the scorer. {error}"
+    adapters = _train(taught_jobs, model, recipe)
     if not adapters.logs:
         return [], f"No adapter was trained. {adapters.failures[0]}"
     names = [log.adapter for log in adapters.logs.values()]
@@ -112,22 +138,38 @@ def fine_tuned(
         return [], f"No adapter was served: {error}"
     models = {key: base.adapted(log.adapter) for key, log in adapters.logs.items()}
     answers: list[Answer] = []
-    for corpus, choosers, rows in jobs:
-        generator = generator_for(base, corpus)
-        small = ZeroShot(replace(generator, definitions={}, plain=recipe.plain))
-        arms: dict[str, Arm] = {"small": small}
-        arms |= _tuned_arms(corpus, choosers, models, recipe)
-        for arm, ask in arms.items():
-            # stored replies count, also where no server has the adapters
-            try:
-                answers += answer(run, corpus, {arm: ask}, rows, model=model)
-            except (EngineError, ServiceError) as error:
-                adapters.failures.append(f"{_arm_name(corpus, arm)}: {error}")
+    for job in taught_jobs:
+        answers += _answer_job(run, job, base, models, recipe, adapters)
     for used_model in (base, *models.values()):
         run.model_used(used_model, "is fine-tuned by LoRA")
     _report_timings(run, adapters)
     method = f"{model}, fine-tuned by LoRA in {recipe.steps:,} steps of {recipe.batch} rows"
     return answers, "; not answered: ".join([method, *adapters.failures])
+
+
+def _answer_job(  # what `fine_tuned` has made
+    run: Run,
+    job: TaughtJob,
+    base: LLM,
+    models: Mapping[tuple[str, str], LLM],
+    recipe: Recipe,
+    adapters: Adapters,
+) -> list[Answer]:
+    """Answer a data set with the base and with each of its adapters, and note what fails."""
+    corpus, choosers, rows = job
+    generator = generator_for(base, corpus)
+    arms: dict[str, Arm] = {
+        "small": ZeroShot(replace(generator, definitions={}, plain=recipe.plain))
+    }
+    arms |= _tuned_arms(corpus, choosers, models, recipe)
+    answers: list[Answer] = []
+    for arm, ask in arms.items():
+        # stored replies count, also where no server has the adapters
+        try:
+            answers += answer(run, corpus, {arm: ask}, rows, model=adapters.model)
+        except (EngineError, ServiceError) as error:
+            adapters.failures.append(f"{_arm_name(corpus, arm)}: {error}")
+    return answers
 
 
 def _arm_name(corpus: Corpus, arm: str) -> str:
@@ -158,8 +200,50 @@ def _tuned_arms(
     return arms
 
 
-def _train(jobs: Sequence[Job], model: str, recipe: Recipe) -> Adapters:
-    adapters = Adapters()
+def _teach(run: Run, jobs: Sequence[Job], model: str) -> list[TaughtJob]:
+    """Let a model teach the plans."""
+    taught_jobs: list[TaughtJob] = []
+    teacher: LLM | None = None
+    for corpus, choosers, rows in jobs:
+        taught: dict[str, Chooser] = {}
+        for arm, choose in choosers.items():
+            if isinstance(choose, Plan):
+                teacher = teacher or llm.connect(model, exact=True)
+                taught[arm] = choose.taught_by(teacher, run=run)
+            else:
+                taught[arm] = choose
+        taught_jobs.append((corpus, taught, rows))
+    if teacher:
+        run.model_used(teacher, "teaches the scorer of the fine-tuned arms")
+    return taught_jobs
+
+
+def training_cost(jobs: Sequence[Job], recipe: Recipe) -> str:
+    """Estimate in words what the adapters of these data sets cost, before any is trained.
+
+    Adapters that are stored cost nothing.
+
+    Args:
+        jobs: The data sets.
+        recipe: How the adapters are trained.
+    """
+    n_adapters = 0
+    n_tokens = 0
+    for corpus, choosers, _ in jobs:
+        bare = training_pairs(corpus, corpus.train[:MAX_MEASURED], None, plain=recipe.plain)
+        lengths = [len(str(prompt)) + len(answer) for prompt, answer in bare]
+        mean = sum(lengths) / max(1, len(lengths)) / CHARACTERS_PER_TOKEN
+        for _ in ("lora", *choosers):
+            n_adapters += 1
+            n_tokens += round(recipe.steps * recipe.batch * min(mean, recipe.longest))
+    return (
+        f"{n_adapters} adapters of {recipe.steps:,} steps of {recipe.batch} rows; without the "
+        f"documents about {n_tokens / 1e6:,.1f} million tokens, unless they are stored"
+    )
+
+
+def _train(jobs: Sequence[TaughtJob], model: str, recipe: Recipe) -> Adapters:
+    adapters = Adapters(model)
     for corpus, choosers, _ in jobs:
         arms: dict[str, Chooser | None] = {"lora": None, **choosers}
         for arm, choose in arms.items():
@@ -187,7 +271,7 @@ def _train_adapter(
         make_pairs(validation, None),
         model,
         [bare_pairs, choose.taught] if choose else (),
-        **recipe.training_settings(),
+        **recipe.training_settings(choose),
     )
 
 

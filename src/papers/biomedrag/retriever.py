@@ -156,6 +156,25 @@ class Lesson:
 DEFAULTS: Final = Teaching()
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What a scorer will be taught, by a language model that is not chosen yet.
+
+    Attributes:
+        memory: The memory.
+        examples: Examples to learn from.
+        teaching: How the scorer is trained.
+    """
+
+    memory: Memory
+    examples: Sequence[Example]
+    teaching: Teaching = DEFAULTS
+
+    def taught_by(self, llm: LLM, *, run: Run | None = None) -> Retriever:
+        """Let a language model teach the scorer, see `learn`."""
+        return learn(self.memory, llm, self.examples, self.teaching, run=run)
+
+
 def learn(
     memory: Memory,
     llm: LLM,
@@ -183,7 +202,7 @@ def learn(
     """
     began = time.perf_counter()
     try:
-        lesson = _ask_likelihoods(memory, llm, examples, teaching)
+        lesson = ask_likelihoods(memory, llm, examples, teaching)
     except CapabilityError as error:
         warnings.warn(f"{UNTAUGHT} {error}", stacklevel=2)
         cosine = cosine_scorer(memory.encoder.dimension, teaching.eta)
@@ -212,10 +231,14 @@ def learn(
     return Retriever(memory, scorer, teaching.permuted, teaching.diverse, taught, lesson.digest())
 
 
-def _ask_likelihoods(
+def ask_likelihoods(
     memory: Memory, llm: LLM, examples: Sequence[Example], teaching: Teaching
 ) -> Lesson:
-    """Ask for the likelihood of the answer after each candidate of each example."""
+    """Ask for the likelihood of the answer after each candidate of each example.
+
+    Raises:
+        CapabilityError: The engine gives no log-probabilities of a prompt.
+    """
     texts = [example.text for example in examples]
     candidates = memory.candidates(texts, diverse=teaching.diverse, permuted=teaching.permuted)
     prompts = []

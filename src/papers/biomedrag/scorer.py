@@ -109,9 +109,7 @@ def train(
         )
     check_objective(objective)
     batch = padded(inputs, documents)
-    targets = np.full(batch.mask.shape, -np.inf, dtype=np.float32)
-    for row, values in enumerate(loglikelihoods):
-        targets[row, : len(values)] = values
+    targets = _padded_targets(loglikelihoods, batch)
     identity = np.eye(batch.x.shape[1], dtype=np.float32)
     projection = identity
     moments = np.zeros((2, *projection.shape), dtype=np.float32)
@@ -127,6 +125,27 @@ def train(
         step = mean / (deviation + 1e-8)
         projection = projection - LEARNING_RATE * step
     return Scorer(projection, eta, tuple(losses))
+
+
+def mean_loss_of(
+    scorer: Scorer,
+    inputs: Sequence[Floats],
+    documents: Sequence[Floats],
+    loglikelihoods: Sequence[Floats],
+    objective: Objective,
+) -> float:
+    """Compute the mean loss of a scorer over inputs, see `train` for the arguments."""
+    batch = padded(inputs, documents)
+    targets = _padded_targets(loglikelihoods, batch)
+    loss, _ = loss_and_gradient(scorer.projection, batch, targets, objective, scorer.eta)
+    return loss
+
+
+def _padded_targets(loglikelihoods: Sequence[Floats], batch: "Batch") -> Floats:
+    targets = np.full(batch.mask.shape, -np.inf, dtype=np.float32)
+    for row, values in enumerate(loglikelihoods):
+        targets[row, : len(values)] = values
+    return targets
 
 
 def check_objective(objective: str) -> None:

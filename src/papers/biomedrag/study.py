@@ -54,7 +54,10 @@ ARMS: Final = {
     "lora_rag": ("Fine-tuned LLM with BiomedRAG", "#af219d"),
 }
 """Label and colour of each arm, in the order of tables."""
-LABELS: Final = {arm: label for arm, (label, _) in ARMS.items()}
+_NEAREST_LABELS: Final = {
+    f"lora_knn_{n}": f"Fine-tuned LLM with the {n} nearest (RA-KNN-{n})" for n in (1, 10, 15, 20)
+}
+LABELS: Final = {arm: label for arm, (label, _) in ARMS.items()} | _NEAREST_LABELS
 COLOURS: Final = {arm: colour for arm, (_, colour) in ARMS.items()}
 LABELS_WITH_PAIR: Final = {
     arm: f"{LABELS[arm]}, given the pair" for arm in ("majority", "nearest", "tfidf", "encoded")
