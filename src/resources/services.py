@@ -416,22 +416,6 @@ def stop(kind: str = "") -> list[str]:
     return stopped
 
 
-def stop_own(kind: str) -> list[str]:
-    """Stop the embedded servers of a kind that no other process uses.
-
-    A client that needs one again starts it anew.
-
-    Returns:
-        The names of their folders.
-    """
-    stopped = []
-    for folder in _folders(kind):
-        if supervisor.is_supervised(folder) and not supervisor.is_used_by_others(folder):
-            supervisor.end(folder)
-            stopped.append(folder.name)
-    return stopped
-
-
 def _folders(kind: str = "") -> list[Path]:
     return sorted(path for path in SERVICES.glob(f"{kind}*") if path.is_dir())
 

@@ -149,12 +149,6 @@ def users(folder: Path) -> list[str]:
     return sorted(found)
 
 
-def is_used_by_others(folder: Path) -> bool:
-    """Whether a server runs for another process than this one, or is kept."""
-    own = str(_owner())
-    return any(user != own for user in users(folder))
-
-
 def processes(folder: Path) -> list[psutil.Process]:
     """Return the processes of a server that is supervised."""
     pid = read_json(folder / "pids.json").get("server")
