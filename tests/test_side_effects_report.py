@@ -337,3 +337,25 @@ def test_the_data_claims_notice_a_pair_that_contradicts_its_label(run):
     assert [c.verdict for c in run.claims] == ["agrees", "agrees", "differs"]
     rules.decide(run, none, *claims, **facts | {"knowledge": {"a": ["e11"]}, "longest": 10_001})
     assert [c.verdict for c in run.claims] == ["agrees", "differs", "agrees"]
+
+
+def test_both_prompts_stand_beside_the_printed_cell_on_the_same_pairs(run):
+    asked = questions(80)
+    authors = [
+        row
+        for name in NAMES
+        for arm in se.ARMS
+        for row in rows(asked, arm, 8, source="released", model=name)
+    ]
+    by_text = [row for arm in se.ARMS for row in rows(asked, arm, 20, model="m")]
+    half = asked[:40]
+    by_release = Outcomes(
+        [row for prompt in report.ARM_OF_PROMPT for row in rows(half, prompt, 10, model="m")],
+        draws=200,
+    )
+    shown = report.prompts_table(run, page([], authors, by_text), by_release, "qwen", "m")
+    shown = shown.text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "62.90%" in shown
+    assert "90.0 %" in shown  # the released answers: 72 of 80
+    assert "50.0 %" in shown  # by the paper's text: 20 of the same 40, of 80 it would be 75 %
+    assert "75.0 %" in shown  # by the released prompts: 30 of 40

@@ -296,6 +296,58 @@ def by_name(outcomes: Outcomes, label: str) -> Outcomes:
     return Outcomes(rows.assign(strata=strata, arm=arms).loc[order], draws=outcomes.draws)
 
 
+ARM_OF_PROMPT = {
+    "authors_query": "closed_book",
+    "authors_batch": "closed_book",
+    "authors_format_a": "format_a",
+    "authors_format_b": "format_b",
+    "authors_graphrag": "graphrag",
+}
+"""The architecture of each of the authors' prompts."""
+
+
+def prompts_table(
+    run: Run, outcomes: Outcomes, by_released_prompts: Outcomes, paper_model: str, served: str
+) -> figures.Html:
+    """Show accuracy by the paper's text and by the released prompts, beside the printed cells.
+
+    Both reruns are of the same pairs.
+
+    Args:
+        run: The run, for the printed numbers.
+        outcomes: The released answers, and those by the prompts of the paper's text.
+        by_released_prompts: The answers by the authors' prompts.
+        paper_model: The key of `MODELS` of the paper's model.
+        served: What answered for it here.
+    """
+    released = outcomes.where(source="released", model=_printed_model(run, paper_model))
+    own_rows = by_released_prompts.where(model=served)
+    same_pairs = outcomes.where(source="rerun", model=served, unit=[*own_rows.frame.unit.unique()])
+    rows = []
+    for prompt, arm in ARM_OF_PROMPT.items():
+        number = run.printed.number(f"side_effects.{MODELS[paper_model]}.{arm}.accuracy")
+        row = {
+            "prompt": own_rows.label(prompt),
+            "printed": number.printed,
+            "rescored": _accuracy(released, arm),
+            "rerun, prompt of the paper's text": _accuracy(same_pairs, arm),
+            "rerun, released prompt": _accuracy(own_rows, prompt),
+        }
+        rows.append(row)
+    n_pairs = own_rows.frame.unit.nunique()
+    caption = (
+        f"Accuracy by prompt. Printed and rescored: {_printed_model(run, paper_model)}, 19,520 "
+        f"pairs; rerun: {served}, the same {n_pairs:,} pairs by both prompts"
+    )
+    return figures.table(pd.DataFrame(rows), caption, sample=run.sample)
+
+
+def _accuracy(outcomes: Outcomes, arm: str) -> str:
+    if arm not in outcomes.arms_with("accuracy"):
+        return ""
+    return figures.score_text(outcomes.score("accuracy", arm))
+
+
 _WORD = re.compile(r"\w+")
 
 
