@@ -419,8 +419,11 @@ def test_the_ablation_leaves_no_printed_number_and_no_claim_untold(run: record.R
     )
     out = Outcomes(rows, labels=ablation.labels([0, 1, 5], [3, 4, 5]), draws=100)
     words = ablation.summary(out, [0, 1, 5])
-    assert "best n tried for RA-KNN-n is n = 5 on GIT" in words
-    assert len(re.findall(r"\.(?:\*\*)?(?:\s|$)", words)) == 3
+    assert (
+        "the fine-tuned model.** The largest difference is that by diversity on GIT, +83.3" in words
+    )
+    assert "RA-KNN-n scored best with n = 5 on GIT and n = 5 on GIT-RE" in words
+    assert len(re.findall(r"\.(?:\*\*)?(?:\s|$)", words)) == 2
     html = unescape(ablation.reproduction_table(run, out, [3, 4, 5], "F1").html)
     assert all(
         run.printed.number(f"biomedrag.{id}").printed in html

@@ -1,6 +1,6 @@
 """The ablation (biomedrag.md, section 2.3 and 2.4): Table 4, Figures 2 and 3, and their rerun."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import pandas as pd
@@ -16,6 +16,8 @@ PLACES: Final = {"GIT": ("te", "git_triple_f1"), "GIT-RE": ("re", "git_re_f1")}
 """How the ids of Table 4 and Figure 3 name each data set."""
 VARIANTS: Final = {"biomedrag": "whole", "cosine": "without_scorer", "plain": "without_diversity"}
 """The row of Table 4 that an arm is compared with."""
+_PARTS: Final = (("the trained scorer", "cosine"), ("diversity", "plain"))
+"""The parts of the method, and the arm without each."""
 BEST_WORDS: Final = 5
 """Words of a chunk in the whole method."""
 
@@ -105,41 +107,47 @@ def _cell_of(number: str) -> Cell | None:
 
 
 def summary(out: Outcomes, counts: Sequence[int]) -> str:
-    """Write the page's answer: BiomedRAG and its ablations, and the best n of RA-KNN-n."""
+    """Write the page's answer: what removing a part changes, and the best n of RA-KNN-n.
+
+    Fine-tuned variants, the paper's own comparison, come first where there are any.
+    """
     if "biomedrag" not in out.arms:
         return UNTAUGHT
-    changes, best, significant = [], [], []
-    for name in PLACES:
-        rows = out.where(task=name)
-        gains = {arm: gain(rows, "biomedrag", arm) for arm in ("cosine", "plain")}
-        for arm, score in gains.items():
-            if score.low > 0 or score.high < 0:
-                significant.append(f"{rows.label(arm)} on {name}")
-        changes.append(_changes_text(rows, name, gains))
-        best.append(_best_count_text(rows, name, counts))
-    excluding = f"only for {figures.listed(significant)}" if significant else "for no ablation"
+    is_tuned = {tuned(arm) for _, arm in _PARTS} <= set(out.arms)
+    gains = _gains(out, is_tuned=is_tuned)
+    clear = [f"{part} on {name}" for (part, name), score in gains.items() if _is_clear(score)]
+    finding = "Removing no part clearly changed F1"
+    if clear:
+        finding = f"Removing {figures.listed(clear)} clearly changed F1"
+    used = "fine-tuned" if is_tuned else "prompted"
+    largest = max(gains, key=lambda key: abs(gains[key].value))
+    best = [f"n = {_best_count(out.where(task=name), counts)} on {name}" for name in PLACES]
     return (
-        f"**The 95 % interval of the change in F1 excludes zero {excluding}.** "
-        f"On {'; on '.join(changes)}. "
-        f"The best n tried for RA-KNN-n is {' and '.join(best)}."
+        f"**{finding} of the {used} model.** The largest difference is that by {largest[0]} on "
+        f"{largest[1]}, {_points(gains[largest])} points, and RA-KNN-n scored best with "
+        f"{figures.listed(best)} of the n tried."
     )
 
 
-def _changes_text(out: Outcomes, name: str, gains: Mapping[str, Score]) -> str:
-    scorer = _points(gains["cosine"])
-    diversity = _points(gains["plain"])
-    score = out.score("f1", "biomedrag")
-    return (
-        f"**{name}** (n = {score.n}, F1 {figures.score_text(score)}) the trained scorer changes it "
-        f"by {scorer} points, diversity by {diversity}"
-    )
+def _gains(out: Outcomes, *, is_tuned: bool) -> dict[tuple[str, str], Score]:
+    """Return what each part adds to F1 on each data set."""
+    gains = {}
+    for part, arm in _PARTS:
+        first, second = ("lora_rag", tuned(arm)) if is_tuned else ("biomedrag", arm)
+        for name in PLACES:
+            gains[part, name] = gain(out.where(task=name), first, second)
+    return gains
+
+
+def _is_clear(score: Score) -> bool:
+    """Whether the 95 % interval of a difference excludes zero."""
+    return score.low > 0 or score.high < 0
 
 
 def _points(score: Score) -> str:
     return figures.points_text(score.value, score.low, score.high)
 
 
-def _best_count_text(out: Outcomes, name: str, counts: Sequence[int]) -> str:
-    f1 = {n: out.score("f1", knn(n)) for n in counts}
-    best = max(f1, key=lambda n: f1[n].value)
-    return f"n = {best} on {name} ({figures.score_text(f1[best])})"
+def _best_count(out: Outcomes, counts: Sequence[int]) -> int:
+    f1 = {n: out.score("f1", knn(n)).value for n in counts}
+    return max(f1, key=f1.__getitem__)
