@@ -4,6 +4,8 @@
     make test-faults SEED=7                     other moments, other bytes
     make test-faults TRIAL="kill -9: kernel 3"  one trial, or all whose names begin so
 
+The report is of all trials: of a whole run, or of parts that together tried each.
+
 A trial survives if the disturbed command ends well, or says in clear lines what happened and what to do; and if the
 same command, given again, then gives what an undisturbed run gives. No process may be left behind.
 """
@@ -480,60 +482,73 @@ class Disk:
 # ----------------------------------------------------------------------------------------------------------- a run
 
 
+NOTES = REPOSITORY / "_build" / "faults"
+"""Where the outcomes of each seed are noted, so that a run may be made in parts."""
+
+
 def main(trials: list[Trial], report: Path) -> int:
-    """Carry out the trials that TRIAL names, or all of them, and report these. Returns the exit status."""
+    """Carry out the trials that TRIAL names, or all of them; returns the exit status.
+
+    The report is written once each trial has an outcome, of this run or of earlier parts.
+    """
     seed, only = int(os.environ.get("SEED") or 1), os.environ.get("TRIAL", "")
     chosen = [trial for trial in trials if trial.id.startswith(only)]
     if not chosen:
-        sys.stderr.write(
-            f"No trial begins with {only!r}. They are:\n" + "\n".join(t.id for t in trials) + "\n"
-        )
+        names = "\n".join(trial.id for trial in trials)
+        sys.stderr.write(f"No trial begins with {only!r}. They are:\n{names}\n")
         return 2
-    began, outcomes = time.monotonic(), {}
+    notes = NOTES / f"seed-{seed}.json"
+    noted = json.loads(notes.read_text()) if only and notes.exists() else {}
+    outcomes = _attempt_all(chosen, seed)
+    failed = sorted(id for id, outcome in outcomes.items() if outcome["outcome"] == "failed")
+    sys.stdout.write(
+        f"{len(outcomes) - len(failed)} of {len(outcomes)} without failure, SEED={seed}\n"
+    )
+    for id in failed:
+        sys.stdout.write(f'  make test-faults SEED={seed} TRIAL="{id}"\n')
+    noted |= outcomes
+    NOTES.mkdir(parents=True, exist_ok=True)
+    notes.write_text(json.dumps(noted, indent=1) + "\n")
+    if all(trial.id in noted for trial in trials):
+        _write(report, trials, noted, seed)
+    return 1 if failed else 0
+
+
+def _attempt_all(trials: list[Trial], seed: int) -> dict[str, dict[str, Any]]:
+    """Carry out trials, two at once but for the heavy ones; returns their outcomes."""
+    outcomes: dict[str, dict[str, Any]] = {}
+    lock = threading.Lock()
+    light = [trial for trial in trials if not trial.heavy]
+    heavy = [trial for trial in trials if trial.heavy]
+
+    def next_trial(takes_heavy: bool) -> Trial | None:
+        with lock:
+            queue = heavy if takes_heavy and heavy else light
+            return queue.pop(0) if queue else None
+
+    def work(takes_heavy: bool) -> None:
+        while trial := next_trial(takes_heavy):
+            start = time.monotonic()
+            outcome, why = attempt(trial, seed, undisturbed)
+            seconds = time.monotonic() - start
+            outcomes[trial.id] = {"outcome": outcome, "why": why, "seconds": round(seconds, 1)}
+            place = f"[{len(outcomes)}/{len(trials)}]"
+            reason = f"\n    {why}" if why else ""
+            sys.stdout.write(f"{place} {outcome:8} {seconds:4.0f} s  {trial.id}{reason}\n")
+            sys.stdout.flush()
+
     with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as folder:
         undisturbed = Undisturbed(Path(folder))
-        waiting, lock = (
-            [[t for t in chosen if not t.heavy], [t for t in chosen if t.heavy]],
-            threading.Lock(),
-        )
-
-        def work(mine: int) -> None:
-            while True:
-                with lock:
-                    queue = waiting[mine] or waiting[0]
-                    if not queue:
-                        return
-                    trial = queue.pop(0)
-                start = time.monotonic()
-                outcome, why = attempt(trial, seed, undisturbed)
-                outcomes[trial.id] = outcome, why
-                told = f"[{len(outcomes)}/{len(chosen)}] {outcome:8} {time.monotonic() - start:4.0f} s  {trial.id}"
-                sys.stdout.write(told + (f"\n    {why}" if why else "") + "\n")
-                sys.stdout.flush()
-
-        workers = [threading.Thread(target=work, args=(number,)) for number in (0, 1)]
+        workers = [threading.Thread(target=work, args=(heavy,)) for heavy in (False, True)]
         for worker in workers:
             worker.start()
         for worker in workers:
             worker.join()
-    failed = sorted(id for id, (outcome, _) in outcomes.items() if outcome == "failed")
-    minutes = (time.monotonic() - began) / 60
-    sys.stdout.write(
-        f"{len(outcomes) - len(failed)} of {len(outcomes)} without failure, in {minutes:.0f} min, SEED={seed}\n"
-    )
-    for id in failed:
-        sys.stdout.write(f'  make test-faults SEED={seed} TRIAL="{id}"\n')
-    if not only:
-        _write(report, chosen, outcomes, seed, round(minutes, 1))
-    return 1 if failed else 0
+    return outcomes
 
 
 def _write(
-    report: Path,
-    trials: list[Trial],
-    outcomes: Mapping[str, tuple[str, str]],
-    seed: int,
-    minutes: float,
+    report: Path, trials: list[Trial], outcomes: Mapping[str, Mapping[str, Any]], seed: int
 ) -> None:
     from evaluation.provenance import machine
 
@@ -544,13 +559,21 @@ def _write(
             trial.kind, {"tried": 0, "survived": 0, "failed": 0, "skipped": 0}
         )
         of_kind["tried"] += 1
-        of_kind[outcomes[trial.id][0]] += 1
+        of_kind[outcomes[trial.id]["outcome"]] += 1
+    seconds = sum(outcomes[trial.id]["seconds"] for trial in trials)
+    reasons = {trial.id: outcomes[trial.id] for trial in trials}
     content = {
         "seed": seed,
-        "minutes": minutes,
+        "minutes": round(seconds / 2 / 60, 1),  # two at once
         "versions": {key: here[key] for key in ("python", "platform", "commit", "dirty")},
         "classes": counts,
-        "failed": {id: why[:300] for id, (outcome, why) in outcomes.items() if outcome == "failed"},
-        "skipped": sorted({why for outcome, why in outcomes.values() if outcome == "skipped"}),
+        "failed": {
+            id: outcome["why"][:300]
+            for id, outcome in reasons.items()
+            if outcome["outcome"] == "failed"
+        },
+        "skipped": sorted(
+            {outcome["why"] for outcome in reasons.values() if outcome["outcome"] == "skipped"}
+        ),
     }
     report.write_text(json.dumps(content, indent=1) + "\n")
