@@ -405,7 +405,7 @@ def test_two_processes_download_once(place: Place) -> None:
     program = [sys.executable, "-c", "from resources.datasets import fetch; fetch('set/file.bin')"]
     with ThreadPoolExecutor(2) as pool:
         runs = [
-            pool.submit(subprocess.run, program, env=place.environment(), timeout=60, check=True)
+            pool.submit(subprocess.run, program, env=place.environment(), timeout=240, check=True)
             for _ in range(2)
         ]
         for run in runs:
@@ -563,7 +563,7 @@ def test_a_server_that_drips_is_left_for_the_next_and_what_it_gave_is_kept(
     began = time.monotonic()
     with pytest.raises(DataUnavailable, match="too slow"):
         fetch(name)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20, "the whole file would take 25 s"
     kept = (place.raw / "set/file.bin.part").stat().st_size
     assert kept
     place.server.drip = 0.0
@@ -1113,7 +1113,7 @@ def run(place: Place, *arguments: str) -> subprocess.CompletedProcess[str]:
         cwd=place.root,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 

@@ -483,7 +483,7 @@ def test_too_few_open_files_are_told_in_a_line_and_too_low_a_limit_of_ones_own_i
     assert "cannot be opened" not in own.stderr
 
 
-def wait_for(condition, seconds: float = 90) -> None:
+def wait_for(condition, seconds: float = 240) -> None:
     """Wait until a condition holds, or fail."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -591,14 +591,14 @@ def test_ctrl_c_leaves_no_server_and_no_half_written_output(ready, run_in):
     )
     signal.signal(signal.SIGINT, of_tests)
     endpoint = ready / "_build" / "services" / "graph" / "endpoint.json"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not endpoint.exists() and time.monotonic() < deadline:
         time.sleep(0.2)
     assert endpoint.exists()
     pid = json.loads((endpoint.parent / "pids.json").read_text())["server"]
     os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(timeout=60) != 0
-    deadline = time.monotonic() + 10
+    assert process.wait(timeout=240) != 0
+    deadline = time.monotonic() + 60
     while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not Path(f"/proc/{pid}").exists()

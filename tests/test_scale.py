@@ -227,7 +227,7 @@ def task(project: Path, tmp_path: Path) -> Iterator[Callable[..., subprocess.Pop
 
 
 def wait_for(pattern: str, folder: Path) -> Path:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while time.monotonic() < deadline:
         if found := next(folder.glob(pattern), None):
             return found
@@ -255,9 +255,9 @@ def test_a_task_that_is_cut_short_ends_its_notebook_and_brings_its_answers_back(
     wait_for("*/data/derived/requests/answer", tmp_path / "node")
     began = time.monotonic()
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=100)
+    _, said = process.communicate(timeout=400)
     assert process.returncode == 143, said
-    assert time.monotonic() - began < 60, "it did not wait for the notebook's own end"
+    assert time.monotonic() - began < 300, "it did not wait for the notebook's own end"
     build = project / "_build"
     assert (project / TASKS / "smoke-01_demo_first" / "answer").read_text() == "kept"
     assert not [*build.rglob("*.part*"), *(build / "executed").rglob("*.ipynb")]
@@ -273,7 +273,7 @@ def test_a_run_that_does_not_end_is_ended_and_its_answers_come_back(
     process = task((REPOSITORY / "slurm.sh").read_text().replace("{1..120}", "{1..2}"))
     wait_for("*/data/derived/requests/answer", tmp_path / "node")
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=240)
     assert process.returncode == 143, said
     assert (project / TASKS / "smoke-01_demo_first" / "answer").exists()
     assert not list((tmp_path / "node").iterdir())
@@ -287,7 +287,7 @@ def test_a_task_that_is_cut_short_before_its_run_began_ends_cleanly(
     process = task()
     wait_for("copying", tmp_path)
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=240)
     assert process.returncode == 143
     assert said == ""
     assert not list((tmp_path / "node").iterdir())

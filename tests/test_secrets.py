@@ -366,4 +366,4 @@ def test_a_server_that_ends_is_told_without_the_secrets_that_it_printed(
     assert "started with" in failed
     assert not leaked(failed)
     assert own not in failed
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 240

@@ -339,7 +339,7 @@ def test_there_is_a_limit_for_a_whole_reply_and_what_ran_into_it_is_not_repeated
         start = time.monotonic()
         with pytest.raises(LlmError, match=r"within 1 s"):
             client(running, patience=Patience(reply=1, repeat=60)).chat_many([SYSTEM], max_tokens=5)
-        assert time.monotonic() - start < 6
+        assert time.monotonic() - start < 20, "the server would go on for 30 s"
         assert len(running.requests) == 1
 
 
@@ -375,7 +375,7 @@ def test_a_server_is_waited_for_as_it_asks(status, header, capfd, monkeypatch):
 
     with local_server(answer) as running:
         assert client(running).chat_many([SYSTEM], max_tokens=5)[0].text == "YES"
-    assert 0.9 < times[1] - times[0] < 4
+    assert 0.9 < times[1] - times[0] < 15
     assert "to recover" in capfd.readouterr().err
 
 
@@ -439,7 +439,7 @@ def test_a_name_that_no_host_has_is_not_looked_up_for_long():
     start = time.monotonic()
     with pytest.raises(LlmError, match="does not answer"):
         client(running, patience=Patience()).chat_many([SYSTEM], max_tokens=5)
-    assert time.monotonic() - start < 60
+    assert time.monotonic() - start < 180
 
 
 @pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:9", "socks://127.0.0.1:9", "nonsense://x"])

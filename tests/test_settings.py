@@ -105,7 +105,7 @@ def test_what_is_no_file_is_refused_at_once(project: Path, run_in: Run, kind: st
     else:
         path.mkdir()
     for command in (("-c", SHOW), MAKE_READS):
-        done = run_in(sys.executable, *command, timeout=60)
+        done = run_in(sys.executable, *command, timeout=240)
         assert done.returncode == 1
         assert f"{path} is no regular file." in done.stderr
         assert len(done.stderr.splitlines()) == 1

@@ -40,7 +40,7 @@ from resources import services, supervisor
 supervisor.keep(services.SERVICES / "llm-plain")
 """
 SERVICES = ("-m", "resources.services")
-END = 10.0
+END = 60.0
 """Seconds in which all that was started must have ended."""
 
 
@@ -71,7 +71,7 @@ def runs(process: psutil.Process) -> bool:
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 40) -> bool:
+def wait_for(condition: Callable[[], object], seconds: float = 120) -> bool:
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.1)

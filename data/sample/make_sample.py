@@ -1,12 +1,13 @@
-"""Write the bundled samples from the YAML files beside this script, in the format of the real files.
+"""Write the bundled samples from the YAML files beside this script, in the files' own formats.
 
-Run as `python data/sample/make_sample.py`. Side effects: each drug gets ten positive pairs (effects listed for it) and
-ten negative ones (effects listed for other drugs only), as in the paper's benchmark (Methods, "Evaluation subset").
-BiomedRAG: sentences with names put in, as the files of its eight data sets, with what is odd about them: entities set
-off by spaces, every test line of GIT twice, one row a pair in DDI, the same pair with two relations in UMLS.
-QA-RAG: pairs of questions and answers, and the passages that five rankings give for some of them.
-Drug interactions: sentences with drugs put in, as the archive of the DDI corpus and as the files of ADE-Corpus-V2, and
-answered questions, as the archive of MedQuAD's judged answers.
+Run as `python data/sample/make_sample.py`. Side effects: each drug gets ten positive pairs (effects
+listed for it) and ten negative ones (effects listed for other drugs only), as in the paper's
+benchmark (Methods, "Evaluation subset"). BiomedRAG: sentences with names put in, as the files of
+its eight data sets, with what is odd about them: entities set off by spaces, every test line of GIT
+twice, one row a pair in DDI, the same pair with two relations in UMLS. QA-RAG: pairs of questions
+and answers, and the passages that five rankings give for some of them. Drug interactions: sentences
+with drugs put in, as the archive of the DDI corpus and as the files of ADE-Corpus-V2, and answered
+questions, as the archive of MedQuAD's judged answers.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def write_sample(folder: Path = HERE / "side_effects") -> None:
 
 
 def _drawn(drug: str, effects: Iterable[str]) -> list[str]:
-    """A draw that depends on `SEED` alone: neither on the order given nor on Python's version or hash seed."""
+    """A draw that depends on `SEED` alone, not on the order, Python's version or its hash seed."""
     return sorted(
         effects, key=lambda effect: hashlib.sha256(f"{SEED}/{drug}/{effect}".encode()).digest()
     )[:PAIRS]
@@ -84,7 +85,7 @@ def _write(path: Path, columns: list[str], rows: Iterable[Sequence[object]]) -> 
         writer.writerows(rows)
 
 
-# ------------------------------------------------------------------------------------------------- drug interactions
+# ------------------------------------------------------------------------------- drug interactions
 
 
 def write_interactions(folder: Path = HERE / "drug_interactions") -> None:
@@ -96,9 +97,9 @@ def write_interactions(folder: Path = HERE / "drug_interactions") -> None:
         for part, documents in PARTS.items():
             for number in range(documents):
                 corpus = part.rsplit("/", 1)[1]
-                id = f"DDI-{corpus}.d{list(PARTS).index(part)}{number:02d}"
-                text = _ddi_document(id, source, marks_pairs="DrugNER" not in part)
-                archive.writestr(zipfile.ZipInfo(f"DDICorpus/{part}/{id}.xml"), text)
+                name = f"DDI-{corpus}.d{list(PARTS).index(part)}{number:02d}"
+                text = _ddi_document(name, source, marks_pairs="DrugNER" not in part)
+                archive.writestr(zipfile.ZipInfo(f"DDICorpus/{part}/{name}.xml"), text)
     effects, doses, negatives = _ade_lines(source)
     for name, lines in (
         ("DRUG-AE.rel", effects),
@@ -120,10 +121,10 @@ def write_interactions(folder: Path = HERE / "drug_interactions") -> None:
         archive.writestr(zipfile.ZipInfo("answers/All-Answers.csv"), table.getvalue())
 
 
-def _ddi_document(id: str, source: Mapping[str, Any], *, marks_pairs: bool) -> bytes:
-    document = ET.Element("document", id=id)
-    for number, template in enumerate(_few(id, source["interactions"], 4)):
-        sid = f"{id}.s{number}"
+def _ddi_document(document_id: str, source: Mapping[str, Any], *, marks_pairs: bool) -> bytes:
+    document = ET.Element("document", id=document_id)
+    for number, template in enumerate(_few(document_id, source["interactions"], 4)):
+        sid = f"{document_id}.s{number}"
         names = dict(zip("abc", _few(sid, list(source["substances"]), 3), strict=True))
         text, places = _filled(template["text"], names)
         sentence = ET.SubElement(document, "sentence", id=sid, text=text)
@@ -152,7 +153,10 @@ def _ddi_document(id: str, source: Mapping[str, Any], *, marks_pairs: bool) -> b
 
 
 def _ade_lines(source: Mapping[str, Any]) -> tuple[list[str], list[str], list[str]]:
-    """Lines of the three files. Offsets count from an abstract's start, which is taken to lie 40 characters before."""
+    """Lines of the three files.
+
+    Offsets count from an abstract's start, which is taken to lie 40 characters before.
+    """
     drugs = [name for name, kind in source["substances"].items() if kind == "drug"]
     effects, doses, negatives = [], [], []
     for number in range(ARTICLES):
@@ -196,7 +200,7 @@ def _few(seed: str, items: Sequence[Any], n: int) -> list[Any]:
     )[:n]
 
 
-# -------------------------------------------------------------------------------------------------------- BiomedRAG
+# --------------------------------------------------------------------------------------- BiomedRAG
 
 
 def write_biomedrag(folder: Path = HERE / "biomedrag") -> None:
@@ -258,7 +262,7 @@ def write_biomedrag(folder: Path = HERE / "biomedrag") -> None:
 
 
 def _split(rows: Sequence[Any]) -> dict[str, list[Any]]:
-    """A half for training, a quarter for validation, a quarter for testing, by a hash of the row."""
+    """A half for training, a quarter each for validation and testing, by a hash of the row."""
     mixed = _few("split", rows, len(rows))
     first, second = len(mixed) // 2, 3 * len(mixed) // 4
     return {"train": mixed[:first], "dev": mixed[first:second], "test": mixed[second:]}
@@ -277,7 +281,7 @@ def _marked(source: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
 
 
 def _pairs(source: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """Text, head, relation and tail for each pair of each sentence; most pairs have the relation `None`."""
+    """Text, head, relation and tail of each pair of a sentence; most have the relation `None`."""
     rows = []
     for template, number in itertools.product(source["interactions"], range(4)):
         names = dict(
@@ -301,11 +305,11 @@ def _jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
-# ------------------------------------------------------------------------------------------------------------ QA-RAG
+# ------------------------------------------------------------------------------------------ QA-RAG
 
 
 def write_qa_rag(folder: Path = HERE / "qa_rag") -> None:
-    """Write the pairs and the five rankings of the QA-RAG sample to `folder`, the same bytes each time."""
+    """Write the pairs and the five rankings of the QA-RAG sample, the same bytes each time."""
     topics = yaml.safe_load((HERE / "qa_rag.yml").read_text(encoding="utf-8"))
     (folder / "contexts").mkdir(parents=True, exist_ok=True)
     pairs, passages, asked = [], [], []
@@ -340,7 +344,8 @@ def write_qa_rag(folder: Path = HERE / "qa_rag") -> None:
             fixed = [passages[(number * len(asked) + place) % len(passages)]]
             drawn = [p for p in _few(name + question, passages, SHOWN) if p not in fixed]
             shown[question] = [
-                f"\n{RULE}\nQuestion: {question}\n{RULE}\nContext: {text}\n{RULE}\nContext title: {title}\n{RULE}\n"
+                f"\n{RULE}\nQuestion: {question}\n{RULE}\nContext: {text}\n{RULE}\n"
+                f"Context title: {title}\n{RULE}\n"
                 f"Relevance with the question: {3 - 0.5 * rank}"
                 for rank, (title, text) in enumerate([*fixed, *drawn][:SHOWN])
             ]
