@@ -201,6 +201,8 @@ class World:
         for name in ("Makefile", "pyproject.toml", "requirements.lock", "_config.yml"):
             shutil.copy2(REPOSITORY / name, self.root / name)
         shutil.copytree(REPOSITORY / "locks", self.root / "locks")
+        for path in (REPOSITORY / "data").glob("*.yml"):  # what a paper's module reads
+            shutil.copy2(path, self.root / "data" / path.name)
         os.utime(self.root / "requirements.lock", (0, 0))
         (self.root / ".venv").symlink_to(Path(sys.prefix), target_is_directory=True)
         (self.root / ".venv-llm").symlink_to(REPOSITORY / ".venv-llm", target_is_directory=True)
@@ -337,6 +339,7 @@ class Undisturbed:
         """Keep them in a folder."""
         self.folder, self.lock = folder, threading.RLock()
         self.known: dict[str, tuple[object, float]] = {}
+        self.failures: dict[str, str] = {}
 
     def fresh(self) -> Path:
         """The project before any job, its code compiled."""
@@ -357,6 +360,8 @@ class Undisturbed:
         """The project after a job, the job's result and its seconds."""
         with self.lock:
             root = self.folder / job.name
+            if job.name in self.failures:
+                raise Failed(self.failures[job.name])
             if job.name not in self.known:
                 world = World(root, self.after(job.before)[0] if job.before else self.fresh())
                 began = time.monotonic()
@@ -364,8 +369,8 @@ class Undisturbed:
                 seconds = time.monotonic() - began
                 if done.code:
                     world.close()
-                    shutil.rmtree(root)
-                    raise Failed(f"{job.name} fails undisturbed: {done.tail}")
+                    self.failures[job.name] = f"{job.name} fails undisturbed: {done.tail}"
+                    raise Failed(self.failures[job.name])
                 self.known[job.name] = job.result(world, done), seconds
                 world.close()
             return root, *self.known[job.name]
