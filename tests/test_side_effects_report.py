@@ -353,8 +353,8 @@ def test_both_prompts_stand_beside_the_printed_cell_on_the_same_pairs(run):
         [row for prompt in report.ARM_OF_PROMPT for row in rows(half, prompt, 10, model="m")],
         draws=200,
     )
-    shown = report.prompts_table(run, page([], authors, by_text), by_release, "qwen", "m")
-    shown = shown.text.replace("\N{NO-BREAK SPACE}", " ")
+    table = report.prompts_table(run, page([], authors, by_text), by_release, "qwen", "m")
+    shown = table.text.replace("\N{NO-BREAK SPACE}", " ")
     assert "62.90%" in shown
     assert "90.0 %" in shown  # the released answers: 72 of 80
     assert "50.0 %" in shown  # by the paper's text: 20 of the same 40, of 80 it would be 75 %
