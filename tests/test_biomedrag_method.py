@@ -550,9 +550,28 @@ def test_the_laptop_profile_keeps_the_teacher_of_the_released_adapters():
 def test_the_cost_of_adapters_is_estimated_before_they_are_trained():
     corpus = load("GIT", "sample")
     recipe = adapted.Recipe(steps=1000, seed=0, batch=4)
-    text = adapted.training_cost([(corpus, {"lora_rag": cast(Plan, None)}, [])], recipe)
+    job = (corpus, {"lora_rag": cast(Plan, None)}, [])
+    text = adapted.training_cost([job], recipe, "meta-llama/Llama-2-13b-hf")
     assert text.startswith("2 adapters of 1,000 steps of 4 rows")
-    assert 0.1 < float(text.split("about ")[1].split(" million")[0]) < 2.1
+    tokens = 1e6 * float(text.split("about ")[1].split(" million")[0])
+    assert 1e5 < tokens < 2.1e6
+    hours = float(text.split("documents, ")[1].split(" hours")[0])
+    assert hours == pytest.approx(4 * 13e9 * tokens / (0.4 * 989e12) / 3600, abs=0.01)
+    assert "hours" not in adapted.training_cost([job], recipe, "a model without a size")
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters"),
+    [
+        ("meta-llama/Llama-2-13b-hf", 13e9),
+        ("SmolLM2-135M-Instruct", 135e6),
+        ("Qwen2.5-Coder-1.5B-Instruct", 1.5e9),
+        ("chaoyi-wu/MedLLaMA_13B", 13e9),
+        ("gpt-4", 0),
+    ],
+)
+def test_a_models_name_says_how_large_it_is(model: str, parameters: float):
+    assert adapted.parameters_of(model) == parameters
 
 
 def ranked(n: int, seed: int = 0) -> scorer_exam.Sheet:

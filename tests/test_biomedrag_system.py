@@ -86,6 +86,7 @@ def test_own_rows_are_learnt_from_scored_and_applied():
     again = system.load("parts", model=model)
     assert again.apply(new) == [answer]
     assert system.load(model=model).apply(new) == [answer], "the newest by default"
+    assert again.ask(new[0].text) == answer
 
 
 def test_the_arm_of_the_notebooks_answers():
@@ -224,6 +225,17 @@ def test_a_system_that_is_not_there_or_damaged_is_named():
     (system.SYSTEMS / "parts" / system.SCORER_FILE).write_bytes(b"x")
     with pytest.raises(CorpusError, match="damaged"):
         system.load("parts", model=cast(LLM, Reader()))
+
+
+def test_a_question_never_names_a_file(tmp_path: Path):
+    secret = tmp_path / "secret.csv"
+    secret.write_text("text\nnobody may read this\n", encoding="utf-8")
+    trained = system.train(labelled(), "parts", model=cast(LLM, Reader()))
+    assert trained.extractor.ask(str(secret)).question == str(secret)
+    (row,) = own_rows.rows_of_arguments([str(secret)])  # an argument of the command does
+    assert row.text == "nobody may read this"
+    with pytest.raises(CorpusError, match="blank"):
+        trained.extractor.ask("  ")
 
 
 def test_nothing_of_own_rows_is_where_tables_are_committed_or_exported():

@@ -4,6 +4,7 @@ The adapted model's chat messages hold no list of labels, which it learns from t
 of the tokens. Plain prompts list them, as the released ones do (biomedrag.md, 4.2.4).
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -29,6 +30,10 @@ N_VALIDATION: Final = 8
 """Validation rows whose loss is followed."""
 Chooser = Retriever | Nearest
 """What chooses documents, ready for use."""
+UTILISATION: Final = 0.4
+"""Share of a GPU's speed that a training reaches, about."""
+OPERATIONS_PER_SECOND: Final = UTILISATION * 989e12
+"""Of one H100 in bfloat16; 989e12 is its data sheet's number."""
 CHARACTERS_PER_TOKEN: Final = 4
 """Of English text, about; it only serves to estimate what a training costs."""
 
@@ -209,7 +214,7 @@ def _teach(run: Run, jobs: Sequence[Job], model: str) -> list[TaughtJob]:
         for arm, choose in choosers.items():
             if isinstance(choose, Plan):
                 teacher = teacher or llm.connect(model, exact=True)
-                taught[arm] = choose.taught_by(teacher, run=run)
+                taught[arm] = _taught(run, choose, teacher, corpus)
             else:
                 taught[arm] = choose
         taught_jobs.append((corpus, taught, rows))
@@ -218,14 +223,24 @@ def _teach(run: Run, jobs: Sequence[Job], model: str) -> list[TaughtJob]:
     return taught_jobs
 
 
-def training_cost(jobs: Sequence[Job], recipe: Recipe) -> str:
+def _taught(run: Run, plan: Plan, teacher: LLM, corpus: Corpus) -> Retriever:
+    taught = plan.taught_by(teacher)
+    if taught.scorer.encoder:
+        role = f"{corpus.name}: scores documents of the fine-tuned arms"
+        run.model_used(taught.scorer.encoder, role)
+    return taught
+
+
+def training_cost(jobs: Sequence[Job], recipe: Recipe, model: str) -> str:
     """Estimate in words what the adapters of these data sets cost, before any is trained.
 
-    Adapters that are stored cost nothing.
+    Adapters that are stored cost nothing. A token costs four operations a parameter, two forwards
+    and two backwards, for LoRA needs no gradients of the base's weights.
 
     Args:
         jobs: The data sets.
         recipe: How the adapters are trained.
+        model: The base, whose name says how many parameters it has, such as 13b.
     """
     n_adapters = 0
     n_tokens = 0
@@ -236,10 +251,23 @@ def training_cost(jobs: Sequence[Job], recipe: Recipe) -> str:
         for _ in ("lora", *choosers):
             n_adapters += 1
             n_tokens += round(recipe.steps * recipe.batch * min(mean, recipe.longest))
-    return (
-        f"{n_adapters} adapters of {recipe.steps:,} steps of {recipe.batch} rows; without the "
-        f"documents about {n_tokens / 1e6:,.1f} million tokens, unless they are stored"
+    text = (
+        f"{n_adapters} adapters of {recipe.steps:,} steps of {recipe.batch} rows: about "
+        f"{n_tokens / 1e6:,.1f} million tokens without the documents"
     )
+    n_parameters = parameters_of(model)
+    if n_parameters:
+        hours = 4 * n_parameters * n_tokens / OPERATIONS_PER_SECOND / 3600
+        text += f", {hours:,.2f} hours of one H100 at {UTILISATION:.0%} of its speed"
+    return f"{text}; those that are stored cost nothing."
+
+
+def parameters_of(model: str) -> float:
+    """Return the number of parameters that a model's name says; 0 if it says none."""
+    found = re.search(r"(?<![a-z\d.])(\d+(?:\.\d+)?)([bm])(?![a-z\d])", model.lower())
+    if found is None:
+        return 0.0
+    return float(found[1]) * {"b": 1e9, "m": 1e6}[found[2]]
 
 
 def _train(jobs: Sequence[TaughtJob], model: str, recipe: Recipe) -> Adapters:

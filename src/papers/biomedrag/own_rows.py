@@ -236,13 +236,19 @@ def rows_of_arguments(arguments: Sequence[str]) -> list[Row]:
     """
     if len(arguments) == 1 and Path(arguments[0]).suffix.lower() in (*JSON_LINES, *TABLES):
         return read_rows(Path(arguments[0]))
-    rows = []
-    for number, argument in enumerate(arguments, start=1):
-        text = " ".join(argument.split())
-        if not text:
-            raise CorpusError(f"Text {number} is blank. Write a text, or name a file.")
-        rows.append(Row(number, text, "", ()))
-    return rows
+    return [row_of_text(argument, number) for number, argument in enumerate(arguments, start=1)]
+
+
+def row_of_text(text: str, number: int) -> Row:
+    """Make a row of a text alone.
+
+    Raises:
+        CorpusError: The text is blank.
+    """
+    words = " ".join(text.split())
+    if not words:
+        raise CorpusError(f"Text {number} is blank. Write a text, or name a file.")
+    return Row(number, words, "", ())
 
 
 def read_descriptions(path: Path) -> dict[str, str]:

@@ -36,7 +36,7 @@ from papers.biomedrag.corpora import (
 )
 from papers.biomedrag.floors import floor_arms
 from papers.biomedrag.memory import Document, memory_of
-from papers.biomedrag.own_rows import Row, corpus_of, question_of, task_of
+from papers.biomedrag.own_rows import Row, corpus_of, question_of, row_of_text, task_of
 from papers.biomedrag.retriever import Plan, Retriever, Teaching
 from papers.biomedrag.scorer import Scorer
 from rag.system_answer import Evidence, SystemAnswer
@@ -107,6 +107,15 @@ class Extractor:
     def arm(self) -> Arm:
         """The arm of notebooks 07 to 10."""
         return BiomedRag(self.generator, self.choose)
+
+    def ask(self, question: str) -> SystemAnswer:
+        """Answer one text.
+
+        Raises:
+            CorpusError: The text is blank, or head and tail are needed.
+        """
+        (answer,) = self.apply([row_of_text(question, 1)])
+        return answer
 
     def apply(self, rows: Sequence[Row]) -> list[SystemAnswer]:
         """Answer texts, each with the document that was retrieved for it.
@@ -246,6 +255,7 @@ def _describe_rows(rows: Sequence[Row], corpus: Corpus) -> tuple[str, ...]:
     more = len(counts) - len(shown)
     rest = f" and {more} more" if more > 0 else ""
     notes = [
+        "The paper also fine-tunes the model on such prompts; here it is prompted.",
         f"Task: {corpus.task}. {len(rows):,} rows, {len(counts)} labels: {', '.join(shown)}{rest}.",
         f"{len(corpus.train):,} rows may teach the scorer, {len(corpus.validation):,} are the "
         f"memory, {len(corpus.test):,} are held out. No text is in two parts.",
