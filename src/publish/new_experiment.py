@@ -17,6 +17,7 @@ from resources.settings import NOTEBOOKS, PROFILES, PUBLISHED, ROOT, PublicError
 
 TEMPLATE: Final = NOTEBOOKS / "template"
 CONTENTS: Final = ROOT / "book" / "_toc.yml"
+TRIALS: Final = ROOT / "data" / "trials.yml"
 SIZES: Final = {"smoke": 8, "laptop": 40, "paper": 400}  # questions of the template in each profile
 
 
@@ -39,6 +40,9 @@ class Experiment:
         numbers = PUBLISHED / f"{self.paper}.yml"
         if not numbers.exists():
             files[numbers] = self._from_template("published.yml")
+            declared = TRIALS.read_text(encoding="utf-8").rstrip()
+            trial = self._from_template("trials.yml")
+            files[TRIALS] = f"{declared}\n\n# --- {self.paper}\n{trial}"
         for profile, questions in SIZES.items():
             path = PROFILES / f"{profile}.yml"
             before = path.read_text(encoding="utf-8").rstrip()
