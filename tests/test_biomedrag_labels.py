@@ -190,9 +190,16 @@ def test_printed_cells_of_ddi_are_compared_on_the_rows_that_state_an_interaction
     assert gain.value == pytest.approx(100 * 27 / 60)
     table = unescape(study.reproduction_table(run, out, "DDI", "DDI").html)
     assert "f1, 60 rows with an interaction" in table
+    of_none = study.no_interaction_table(out).text
+    assert re.search(r"Fine-tuned LLM +150 +147 +57 of 60", of_none)
     html = unescape(gains.table(run, out, ["DDI"], study.FLOORS).html)
     assert "+45.0" in html
     assert "DDI, all test rows" in html
+    assert "DDI, 60 rows that state an interaction" in html
+    told = gains.summary(
+        run, out.concat(toy(run, "UMLS", {"lora": 1, "lora_rag": 1})), ["DDI", "UMLS"]
+    )
+    assert "on DDI (60 rows that state an interaction)" in told
     rules.decide(run, out, "beats_llm_triples")
     (claim,) = run.claims
     assert "n = 60 that state an interaction" in claim.why

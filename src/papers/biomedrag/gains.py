@@ -20,6 +20,7 @@ from papers.biomedrag.retriever import UNTAUGHT
 from papers.biomedrag.study import (
     MAX_UNPARSED,
     comparable,
+    name_rows,
     printed_f1,
 )
 
@@ -109,7 +110,7 @@ def summary(run: Run, out: Outcomes, names: Sequence[str]) -> str:
     first, used = (tuned, TUNED) if tuned else (prompted, PROMPTED)
     model = _model(out, used.arms[0])
     changes = [
-        f"{figures.points(comparison.test)}{' points' * (not i)}{_place(name, names)}"
+        f"{figures.points(comparison.test)}{' points' * (not i)}{_place(out, name, names)}"
         for i, (name, comparison) in enumerate(first.items())
     ]
     text = (
@@ -146,8 +147,11 @@ def _listed(names: Sequence[str], tests: Gains) -> str:
     return f"{'both' if len(names) == 2 else f'all {figures.in_words(len(names))}'} data sets"
 
 
-def _place(name: str, names: Sequence[str]) -> str:
-    return f" on {name}" if len(names) > 1 else ""
+def _place(out: Outcomes, name: str, names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return ""
+    name, _, rows = name_rows(out, name).partition(", ")
+    return f" on {name} ({rows})" if rows else f" on {name}"
 
 
 def _printed_text(printed: Published, names: Sequence[str], used: Added) -> str:
@@ -182,12 +186,12 @@ def table(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]) 
         for name, comparison in gains(out, names, added.arms).items():
             printed = _printed_gains(run.printed, name, added)
             model = _model(out.where(task=name), comparison.first)
-            rows.append(_row(name, what, comparison, printed, model))
+            rows.append(_row(name_rows(out, name), what, comparison, printed, model))
             rows += _rows_of_all(out, name, what, comparison, model)
     for what, tests in _other_tests(out, names, floors):
         for name, comparison in tests.items():
             model = _model(out.where(task=name), comparison.first)
-            rows.append(_row(name, what, comparison, "", model))
+            rows.append(_row(name_rows(out, name), what, comparison, "", model))
     caption = (
         "F1 with BiomedRAG's example against F1 without it, and against other examples; p by Holm "
         "over the data sets of a comparison"
@@ -279,7 +283,7 @@ def plot(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]) -
         if name in best:
             arm = best[name].second
             lines.append(_dumbbell(rows, arm, rows.label(arm), None))
-        groups[name] = [line for line in lines if not line.is_empty]
+        groups[name_rows(out, name)] = [line for line in lines if not line.is_empty]
     caption = (
         "F1 as printed (ring: LLaMA2 13B if fine-tuned, GPT-4 if prompted) and in this run (dot, "
         "with its 95 % interval by text); further right is better"

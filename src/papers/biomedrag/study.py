@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import pandas as pd
+
 from evaluation import figures
 from evaluation.answers import Answer, PlainUnit
 from evaluation.decisions import is_model_of
@@ -166,6 +168,15 @@ def comparable(out: Outcomes) -> Outcomes:
     is_compared = [strata.get("relation", STATED) == STATED for strata in out.frame.strata]
     units_compared = out.frame.unit[is_compared]
     return out.where(unit=[*units_compared])
+
+
+def name_rows(out: Outcomes, name: str) -> str:
+    """Name a data set, and the rows of it that are compared if these are not all."""
+    rows = out.where(task=name)
+    compared = comparable(rows)
+    if len(compared.frame) == len(rows.frame):
+        return name
+    return f"{name}, {compared.frame.unit.nunique():,} rows that state an interaction"
 
 
 @dataclass(frozen=True)
@@ -466,6 +477,32 @@ def _scores(out: Outcomes, arm: str) -> dict[str, object]:
         tokens = out.score("prompt_tokens", arm)
         columns["prompt tokens"] = figures.number(tokens.value, "count")
     return columns
+
+
+def no_interaction_table(out: Outcomes) -> figures.Html:
+    """Show how often each arm answers that DDI's row states no interaction, by what is true."""
+    rows = []
+    ddi = out.where(task="DDI", source="rerun")
+    for arm in ddi.arms:
+        frame = ddi.where(arm=arm).frame
+        answered_none = frame.predicted.map(_is_no_interaction)
+        is_stated = frame.strata.map(lambda strata: strata["relation"] == STATED)
+        n_wrong = (answered_none & is_stated).sum()
+        row = {
+            "arm": out.label(arm),
+            "rows": len(frame),
+            f'answered "{NO_INTERACTION}"': int(answered_none.sum()),
+            "of rows with an interaction": f"{n_wrong} of {is_stated.sum()}",
+        }
+        rows.append(row)
+    caption = f'DDI: answers "{NO_INTERACTION}", which most test rows have'
+    return figures.table(pd.DataFrame(rows), caption, sample=out.sample)
+
+
+def _is_no_interaction(predicted: str | None) -> bool:
+    """Whether an answer in lines head|relation|tail has this relation alone."""
+    relations = {line.split("|")[1] for line in (predicted or "").splitlines()}
+    return relations == {NO_INTERACTION}
 
 
 def split_note(released: Corpus, parts: Corpus, words: int) -> str:
