@@ -439,7 +439,7 @@ def test_a_sentence_that_a_cell_ends_with_is_shown_without_pythons_quotes(
     made["cells"][2]["outputs"] = [
         {"output_type": "execute_result", "metadata": {}, "data": {"text/plain": [text]}}
     ]
-    staged = staged_notebooks.StagedNotebook(write(tmp_path / "a.ipynb", made)).content()
+    staged = staged_notebooks.StagedNotebook(write(tmp_path / "a.ipynb", made)).page("a").content
     data = [
         output["data"] for cell in json.loads(staged)["cells"] for output in cell.get("outputs", ())
     ]

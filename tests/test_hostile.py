@@ -540,7 +540,8 @@ def written(made: pages.Pages) -> dict[str, str]:
     chapter = made.chapters[0]
     assert chapter.record
     given |= {"scoreboard": made.scoreboard("side_effects"), "ledger": made.ledger("side_effects")}
-    cells = json.loads(dict(staged_notebooks.staged_notebooks(chapter))[CHAPTER])["cells"]
+    pages = {page.name: page for page in staged_notebooks.staged_notebooks(chapter)}
+    cells = json.loads(pages[CHAPTER].content)["cells"]
     # what is within the directive is Markdown too
     given["staged"] = re.sub(
         r"(?m)^:(::|class:).*\n?", "", "\n\n".join(cell["source"] for cell in cells[:2])

@@ -259,7 +259,7 @@ def test_a_staged_notebook_has_the_columns_and_not_what_they_were_made_of(two_mo
             True,
         ),
     ):
-        staged = StagedNotebook(path, make_table=columns).content()
+        staged = StagedNotebook(path, make_table=columns).page("a").content
         assert SCORES not in staged
         assert ("other/7B" in staged) == expected
 

@@ -68,6 +68,7 @@ def test_a_chapter_says_whether_its_data_are_real(
     run = records.load(save_record(tmp_path / "record.json", "laptop", sample=False))
     path = write(tmp_path / f"{CHAPTER}.ipynb", notebook())
     chapter = Chapter(CHAPTER, origin, path, run.model_copy(update={"synthetic": synthetic}))
-    [(_, staged)] = staged_notebooks(chapter)
+    [page] = staged_notebooks(chapter)
+    staged = page.content
     assert ("on synthetic data" in staged) == synthetic
     assert ("on real data" in staged) == (not synthetic)

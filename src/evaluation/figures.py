@@ -61,6 +61,7 @@ __all__ = [
     "prompt_box",
     "score_text",
     "signed",
+    "standalone_svg",
     "table",
     "unbroken",
     "use_style",
@@ -368,10 +369,15 @@ class Picture(Html):
 
     def save(self, path: Path) -> Path:
         """Write a stand-alone SVG, whose ink follows the light or dark theme of its viewer."""
-        head, tag_end, body = self.svg.partition(">")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{head}{tag_end}{_STANDALONE_STYLE}{body}\n", encoding="utf8")
+        path.write_text(standalone_svg(self.svg), encoding="utf8")
         return path
+
+
+def standalone_svg(svg: str) -> str:
+    """Return a figure of a page as a file whose ink follows its viewer's light or dark theme."""
+    head, tag_end, body = svg.partition(">")
+    return f"{head}{tag_end}{_STANDALONE_STYLE}{body}\n"
 
 
 def figure(fig: MplFigure, *, alt: str, caption: str = "", sample: bool = False) -> Picture:

@@ -23,6 +23,7 @@ import yaml
 
 from evaluation.published import RecordError
 from publish.chapters import Chapter, PageError, chapters
+from publish.glossary import glossary_script
 from publish.pages import Pages
 from publish.site_check import check_site
 from publish.staged_notebooks import staged_notebooks
@@ -109,8 +110,9 @@ def stage() -> None:
     pages = Pages(all_chapters)
     files: dict[str, bytes | str] = {}
     for chapter in all_chapters:
-        for name, text in staged_notebooks(chapter):
-            files[f"notebooks/{name}.ipynb"] = text
+        for page in staged_notebooks(chapter):
+            files[f"notebooks/{page.name}.ipynb"] = page.content
+            files |= pages.add_exhibits(chapter, page)
         pages.read(chapter)
     boards = pages.boards()
     files |= _book_files(pages)
@@ -138,6 +140,7 @@ def _book_files(pages: Pages) -> dict[str, bytes | str]:
             files[place.as_posix()] = _page(path, environment, pages)
         else:
             files[place.as_posix()] = path.read_bytes()
+    files["assets/glossary.js"] = glossary_script(BOOK / "how-to-read.md")
     return files
 
 

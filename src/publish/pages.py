@@ -19,9 +19,10 @@ from helpers import requests
 from publish import methods, pieces, viewer
 from publish.advice import Advice
 from publish.board_cells import BY, HERE_BY
-from publish.board_pages import OUTCOMES, PAPERS, BoardPages, subject_of
+from publish.board_pages import PAPERS, subject_of
 from publish.board_tables import models
 from publish.chapters import Chapter
+from publish.paper_pages import PaperPages
 from publish.pieces import Measured, fine_print, folded, link_to, sortable, spaced, table
 from publish.run_pages import ORIGINS, ChapterAudit, audit_chapter
 
@@ -29,6 +30,7 @@ FUNCTIONS: Final = (
     "n_questions picture tally outcomes reasons papers experiments downloads runs software models "
     "sources data parameters faults benchmarks settings_table launch_links costs file evidence "
     "exhibit audited"
+    " diagram balance landing headlines untested figures_gallery get_it"
 )
 """What a template may call, beside `verdict` and what `Advice` says."""
 _NONE: Final = "\N{EN DASH}"
@@ -46,7 +48,7 @@ class ChapterAnswers:
     audit: ChapterAudit
 
 
-class Pages(BoardPages):
+class Pages(PaperPages):
     """The functions of the templates, bound to the runs that this build shows."""
 
     def functions(self) -> dict[str, Callable[..., str]]:
@@ -110,7 +112,7 @@ class Pages(BoardPages):
         """Yield each paper, its subject and the balance of its claims, in the book's order."""
         for paper in dict.fromkeys((*PAPERS, *declared_papers())):
             verdicts = self._verdicts(paper)
-            balance = _balance(verdicts) if verdicts else "It states no claim that is tested here."
+            balance = self.balance(paper) if verdicts else "It states no claim that is tested here."
             yield paper, _title(paper), balance
 
     def papers(self, *, chapters: bool = True) -> str:
@@ -293,13 +295,6 @@ def _title(paper: str | None) -> str:
     if not paper:
         return "Other"
     return subject_of(paper).capitalize() or published(paper).title
-
-
-def _balance(verdicts: list[str]) -> str:
-    """Say how many claims of a paper have each outcome; no count is zero."""
-    counts = [(word, verdicts.count(word)) for word in OUTCOMES]
-    texts = [f"{word} {count}" for word, count in counts if count]
-    return f"{len(verdicts)} claims: {', '.join(texts)}."
 
 
 def _share_of(words: list[str], good: str) -> Markup:

@@ -15,6 +15,7 @@ from evaluation.markup import escape
 from evaluation.outcomes import Outcomes
 from evaluation.records import Record
 from publish import viewer
+from publish.chapter_extras import Exhibit, footer, label_code, number_exhibits
 from publish.chapters import Chapter, PageError, heading
 from publish.diagrams import diagram_of
 from publish.pieces import findings, run_line
@@ -33,17 +34,32 @@ MakeTable = Callable[[dict[str, Any]], str]
 """Makes the HTML of a table from its scores."""
 
 
-def staged_notebooks(chapter: Chapter) -> Iterator[tuple[str, str]]:
-    """Yield the staged notebooks of a chapter: name, content."""
+@dataclass(frozen=True)
+class StagedPage:
+    """A notebook as Jupyter Book reads it.
+
+    Attributes:
+        name: Its name, without an ending.
+        content: Its JSON.
+        exhibits: Its figures and tables, numbered.
+    """
+
+    name: str
+    content: str
+    exhibits: list[Exhibit]
+
+
+def staged_notebooks(chapter: Chapter) -> Iterator[StagedPage]:
+    """Yield the pages of a chapter: itself, and a run on the sample if there is one."""
     line = f":::{{div}} rag-run\n{_run_sentences(chapter)}\n:::"
     notebook = StagedNotebook(
         chapter.notebook,
         line,
         chapter.record,
         make_table=_linked_tables(chapter),
-        diagram=diagram_of(chapter.paper or "", "../", chapter.name),
+        chapter=chapter,
     )
-    yield chapter.name, notebook.content()
+    yield notebook.page(chapter.name)
     if chapter.beside:
         path, record = chapter.beside
         mark = "SAMPLE run" if record.sample else "smoke run"
@@ -56,7 +72,7 @@ def staged_notebooks(chapter: Chapter) -> Iterator[tuple[str, str]]:
             f":::{{admonition}} {mark}\n:class: warning\n{text}. {inline(run_line(record))}.\n:::"
         )
         sample = StagedNotebook(path, "", record, suffix=f" ({mark})", banner=banner)
-        yield f"{chapter.name}_sample", sample.content()
+        yield sample.page(f"{chapter.name}_sample")
 
 
 def _run_sentences(chapter: Chapter) -> str:
@@ -122,18 +138,18 @@ class StagedNotebook:
     banner: str = ""
     """Markdown below the title."""
     make_table: MakeTable | None = None
-    diagram: str = ""
-    """HTML of the architecture that the chapter is about."""
+    chapter: Chapter | None = None
+    """The chapter whose architecture and footer the page shows."""
 
-    def content(self) -> str:
-        """Return the notebook's JSON.
+    def page(self, name: str) -> StagedPage:
+        """Return the page of that name.
 
         Raises:
             PageError: A cell ended in an error that its tags do not allow.
         """
         notebook = read_notebook(self.path)
-        for name in ("widgets", "papermill"):
-            notebook["metadata"].pop(name, None)
+        for key in ("widgets", "papermill"):
+            notebook["metadata"].pop(key, None)
         claims = findings(self.record) if self.record else ""
         opening: list[Output] = []
         for number, cell in enumerate(notebook["cells"], 1):
@@ -145,9 +161,25 @@ class StagedNotebook:
                 cell["source"] = re.sub(r"(?m)^\([\w-]+\)=\n", "", cell["source"])
         cells = list(join_cells(notebook["cells"]))
         text = cells[0]["source"].partition("\n")[2]
-        cells[0]["source"] = f"{text}\n\n{claims}\n\n{self.run}\n\n{self.diagram}"
-        notebook["cells"] = [self._title_cell(), *_opening_cells(opening), *cells]
-        return json.dumps(notebook)
+        cells[0]["source"] = f"{text}\n\n{claims}\n\n{self.run}\n\n{self._diagram()}"
+        cells = [self._title_cell(), *_opening_cells(opening), *cells]
+        exhibits = number_exhibits(cells, self.path.stem[:2].strip("_"))
+        label_code(cells)
+        notebook["cells"] = cells + self._footer_cells(exhibits)
+        return StagedPage(name, json.dumps(notebook), exhibits)
+
+    def _diagram(self) -> str:
+        """Return the architecture that the chapter is about, "" if there is none."""
+        if self.chapter is None or not self.chapter.paper:
+            return ""
+        return diagram_of(self.chapter.paper, "../", self.chapter.name)
+
+    def _footer_cells(self, exhibits: list[Exhibit]) -> list[Cell]:
+        if self.chapter is None:
+            return []
+        has_tables = any(exhibit.kind == "Table" for exhibit in exhibits)
+        source = footer(self.chapter, has_tables=has_tables)
+        return [{"cell_type": "markdown", "metadata": {}, "source": source}]
 
     def _title_cell(self) -> Cell:
         number = re.match(r"\d+(?=_)", self.path.stem)

@@ -1,0 +1,200 @@
+"""What the landing page and a paper's own page say: headline claims, diagram, what is untested.
+
+`book/papers.yml` chooses the headline claims and puts them into plain words. Verdicts, values and
+intervals come from the runs that the book shows.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import yaml
+
+from evaluation.figures import standalone_svg
+from evaluation.markup import Markup, escape
+from evaluation.published import Kind
+from evaluation.verdicts import verdict_with_reason
+from evaluation.vocabulary import REASONS, TESTED
+from publish import pieces
+from publish.board_pages import OUTCOMES, BoardPages, subject_of
+from publish.chapter_extras import Exhibit, gallery, tables_archive
+from publish.chapters import Chapter, PageError
+from publish.diagrams import diagram_of
+from publish.launch import repository_url
+from publish.pieces import fine_print, table
+from publish.staged_notebooks import StagedPage
+from resources.settings import ROOT
+
+HEADLINES: Final = ROOT / "book" / "papers.yml"
+_NONE: Final = "\N{EN DASH}"
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A claim that a paper stands for.
+
+    Attributes:
+        claim: Its id.
+        words: The claim in plain words.
+        number: Id of the printed number that stands for it, or "".
+        measure: What that number measures.
+    """
+
+    claim: str
+    words: str
+    number: str = ""
+    measure: str = ""
+
+
+@dataclass(frozen=True)
+class PaperHeadlines:
+    """The headlines of a paper, the weightiest first, and the name of its method."""
+
+    method: str
+    headlines: tuple[Headline, ...]
+
+
+def read_headlines() -> dict[str, PaperHeadlines]:
+    """Read the headlines of the papers, in the order of the file."""
+    content: dict[str, Any] = yaml.safe_load(HEADLINES.read_text(encoding="utf-8"))
+    papers = {}
+    for paper, fields in content.items():
+        headlines = tuple(Headline(**entry) for entry in fields["headlines"])
+        papers[paper] = PaperHeadlines(fields["method"], headlines)
+    return papers
+
+
+class PaperPages(BoardPages):
+    """What pages say of a whole paper; templates call the functions."""
+
+    @cached_property
+    def _headlines(self) -> dict[str, PaperHeadlines]:
+        return read_headlines()
+
+    @cached_property
+    def _claim_rows(self) -> dict[str, dict[str, Any]]:
+        """The rows of the ledger by their claim's id."""
+        rows = {}
+        for row in self.claims.to_dict("records"):
+            rows[str(row["id"])] = {str(key): value for key, value in row.items()}
+        return rows
+
+    @staticmethod
+    def diagram(paper: str) -> str:
+        """Return the diagram of a paper's architecture, with its table of parts."""
+        return diagram_of(paper)
+
+    @staticmethod
+    def get_it() -> str:
+        """Return the commands that fetch the project and make the book."""
+        url = repository_url()
+        fetch = (
+            f"git clone --depth 1 {url}.git && cd {url.rpartition('/')[2]}"
+            if url
+            else ("cd medical-rag-book  # a copy of the project, from who gave you this book")
+        )
+        lines = [
+            fetch,
+            "make book        # this book from the reference results",
+            "make reproduce   # every result made again here; it says first how long that takes",
+        ]
+        return "```bash\n" + "\n".join(lines) + "\n```"
+
+    def balance(self, paper: str) -> str:
+        """Say how many claims of a paper have each verdict; no count is zero."""
+        verdicts = self._verdicts(paper)
+        counts = [(word, verdicts.count(word)) for word in OUTCOMES]
+        texts = [f"{word} {count}" for word, count in counts if count]
+        return f"{len(verdicts)} claims: {', '.join(texts)}."
+
+    def landing(self) -> str:
+        """Return one row for each paper: its first headline, printed, rescored, here, verdict."""
+        rows = []
+        for paper, headlines in self._headlines.items():
+            link = Markup('<a href="paper-{}.html">{}</a>').format(paper, headlines.method)
+            subject = fine_print(subject_of(paper))
+            rows.append({"Paper": link + subject} | self._headline_row(headlines.headlines[0]))
+        return table(rows, "The headline claim of each paper", "rag-cards rag-landing")
+
+    def headlines(self, paper: str) -> str:
+        """Return a paper's headline claims, each with its number and its two answers."""
+        rows = [self._headline_row(headline) for headline in self._headlines[paper].headlines]
+        return table(rows, "The headline claims, in plain words", "rag-cards rag-landing")
+
+    def _headline_row(self, headline: Headline) -> dict[str, Any]:
+        row = self._claim_rows.get(headline.claim)
+        if row is None:
+            raise PageError(f"{HEADLINES.name}: there is no claim {headline.claim}.")
+        cells: dict[str, Any] = {"Claim": escape(headline.words) + self._note(headline)}
+        if headline.number:
+            number = pieces.number_of(headline.number)
+            cells["Printed"] = pieces.spaced(number.printed)
+        else:
+            cells["Printed"] = _NONE
+        cells["Rescored"] = self._value(headline, "rescored")
+        cells["Rerun here"] = self._value(headline, "rerun")
+        cells["Does it hold?"] = verdict_with_reason(row["verdict"], row["reason"])
+        cells["Does it hold here?"] = self._answer_here(row)
+        return cells
+
+    @staticmethod
+    def _note(headline: Headline) -> Markup:
+        return fine_print(f"number: {headline.measure}") if headline.measure else Markup()
+
+    def _value(self, headline: Headline, kind: Kind) -> Markup:
+        """Return the rescored or rerun value of a headline's number, with its interval."""
+        if not headline.number:
+            return escape(_NONE)
+        cell = self._measured(headline.number, kind)
+        if not cell.is_available:
+            return escape(_NONE)
+        model = cell["model"] if kind == "rerun" else ""
+        return cell.html() + fine_print(model or "")
+
+    @staticmethod
+    def _answer_here(row: dict[str, Any]) -> Markup:
+        answer = verdict_with_reason(row["here_answer"], row["here_reason"])
+        return answer + fine_print(row["here_models"] or "")
+
+    @cached_property
+    def _figures(self) -> list[tuple[str, str, Exhibit, str]]:
+        """Figures of the staged chapters: chapter, its title, the figure, its file."""
+        return []
+
+    def add_exhibits(self, chapter: Chapter, page: StagedPage) -> dict[str, bytes | str]:
+        """Keep the figures of a staged chapter for the gallery.
+
+        Returns:
+            The files that its page and the gallery lead to: its tables, and its figures.
+        """
+        files: dict[str, bytes | str] = {}
+        if page.name != chapter.name:  # a run on the sample beside the chapter
+            return files
+        archive = tables_archive(page.exhibits)
+        if archive:
+            files[f"downloads/tables-{chapter.name}.zip"] = archive
+        for exhibit in page.exhibits:
+            if exhibit.kind == "Figure" and exhibit.svg:
+                file = f"{exhibit.anchor}.svg"
+                files[f"downloads/{file}"] = standalone_svg(exhibit.svg)
+                self._figures.append((chapter.name, chapter.title, exhibit, file))
+        return files
+
+    def figures_gallery(self) -> str:
+        """Return all figures of the chapters, each leading to where it stands."""
+        return gallery(self._figures)
+
+    def untested(self, paper: str) -> str:
+        """Return what keeps each untested claim of a paper from a verdict, by reason."""
+        by_reason: dict[str, list[str]] = {}
+        for row in self._claim_rows.values():
+            if row["paper"] == paper and row["verdict"] not in TESTED:
+                by_reason.setdefault(str(row["reason"] or ""), []).append(str(row["claim"]))
+        if not by_reason:
+            return "Every claim has a verdict."
+        texts = []
+        for reason, claims in by_reason.items():
+            meaning = REASONS.get(reason, "No run of this book has tested these yet.")  # type: ignore[call-overload]
+            listed = "\n".join(f"- {escape(claim)}" for claim in claims)
+            texts.append(f"**{len(claims)} of the claims.** {meaning}\n\n{listed}")
+        return "\n\n".join(texts)
