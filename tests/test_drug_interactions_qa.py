@@ -947,6 +947,19 @@ def test_every_number_and_claim_is_decided_or_has_a_reason(
     assert said.count("%") - said.count("% [") <= 3  # at most three estimates
 
 
+def test_answers_of_another_model_decide_nothing_of_the_papers_system_but_something_here(
+    sample: KnowledgeGraph, questions: list[Asked]
+) -> None:
+    """Its judge's rows are no answers, and stay whatever model judged."""
+    model = Answering(questions, "Qwen2.5-Coder-1.5B")
+    run, _ = reported(questions, sample, model, model)
+    own = {finding.id.rsplit(".", 1)[1]: finding for finding in run.here_findings}
+    for name in ("agentic_adds_little", "drugrag_beats_baselines_on_sets", "multi_hop"):
+        assert verdicts(run)[name].reason == "another model", name
+        assert own[name].answer != "not run", name
+    assert own["multi_hop"].answer == "with the claim"
+
+
 def test_a_judge_at_chance_decides_nothing_and_fills_no_printed_number(
     sample: KnowledgeGraph, questions: list[Asked]
 ) -> None:

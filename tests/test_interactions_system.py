@@ -22,6 +22,7 @@ from papers.drug_interactions.corpora import CAUSES, INTERACTS, Entity, Fact, Re
 from papers.drug_interactions.cypher import Turn
 from papers.drug_interactions.graph import KnowledgeGraph
 from papers.drug_interactions.own_text import Located, OwnFolder, OwnGraph
+from papers.drug_interactions.questions import FORMS
 from rag.names import Vocabulary
 from resources.services import GraphEndpoint
 
@@ -194,9 +195,24 @@ def test_where_names_are_near_it_asks_back_but_never_for_an_opposite(
     assert bool(match.query_back) == bool(asks)
 
 
-def test_other_names_in_a_text_are_found_but_not_those_that_the_graph_has() -> None:
-    names = VOCABULARY.other_names("Is Coumadin safe with metformin, by the way?")
-    assert [(match.written, match.name) for match in names] == [("coumadin", "warfarin")]
+def test_brands_misspelt_names_and_unknown_drugs_are_found_in_a_text() -> None:
+    text = "Is Coumadin, warfarin or metformine safe with ibuprofen and metforxin, by the way?"
+    names = {match.written: match for match in VOCABULARY.meant_names(text)}
+    assert {written: match.name for written, match in names.items()} == {
+        "coumadin": "warfarin",
+        "metformine": "metformin",
+        "ibuprofen": None,
+        "metforxin": None,
+    }
+    assert "'metformin' or 'metforvin'" in names["metforxin"].query_back
+    assert names["ibuprofen"].query_back == ""
+
+
+def test_words_of_questions_are_no_names() -> None:
+    for form in FORMS:
+        for wording in form.wordings:
+            plain = wording.replace("{", "").replace("}", "").replace("effect", "")
+            assert VOCABULARY.meant_names(plain) == [], wording
 
 
 # ------------------------------------------------------------------------------------------------------------ answers
@@ -352,6 +368,39 @@ def test_a_follow_up_without_a_name_searches_for_those_of_the_question_before(
     turn = Turn("Which drugs interact with rifampicin?", "", "Warfarin.")
     interactions(model, loaded).ask("And why?", [turn])
     assert "rifampicin interacts with warfarin" in model.asked[-1][0][-1]["content"]
+
+
+@pytest.mark.engine
+def test_a_statement_that_found_nothing_is_no_example_for_the_next_one(loaded: Graph) -> None:
+    """A small model copies what it wrote before, and would never leave it."""
+    model = Scripted(
+        [partners_of("drug x")], [partners_of("drug x")], ["Yes."], [partners_of("aspirin")], ["W."]
+    )
+    chat = system.Conversation(interactions(model, loaded))
+    answer = chat.ask("Does warfarin interact with rifampicin?")
+    assert answer.answered
+    assert not any("drug x" in note for note in answer.notes)
+    assert answer.evidence[0].text == "[1] rifampicin interacts with warfarin."
+    chat.ask("Which drugs interact with aspirin?")
+    written = [message["content"] for message in model.asked[3][0]]
+    assert partners_of("drug x") not in written
+
+
+@pytest.mark.engine
+def test_an_unknown_drug_is_not_answered_from_the_question_before(loaded: Graph) -> None:
+    model = Scripted(["I cannot."], ["I cannot."])
+    turn = Turn("Which drugs interact with rifampicin?", "", "Warfarin.")
+    answer = interactions(model, loaded).ask("And with ibuprofen?", [turn])
+    assert not answer.answered
+    assert answer.notes == ("The graph has no 'ibuprofen'.",)
+
+
+@pytest.mark.engine
+def test_a_misspelt_name_is_found_where_no_statement_is_right(loaded: Graph) -> None:
+    model = Scripted(["I cannot."], ["I cannot."], ["Warfarin."])
+    answer = interactions(model, loaded).ask("Which drugs interact with rifampizin?")
+    assert answer.answered
+    assert "'rifampizin' was read as 'rifampicin' (spelling)." in answer.notes
 
 
 @pytest.mark.engine

@@ -203,6 +203,10 @@ class _Scoped:
     others: list[str] = field(default_factory=list)
     judges: list[str] = field(default_factory=list)
 
+    def has_any(self, arms: Iterable[str]) -> bool:
+        """Whether any of these arms has rows left."""
+        return not set(arms).isdisjoint(self.rows.arms)
+
 
 def _foreign_helpers(rule: Rule, context: _Context) -> list[str]:
     """Models outside the scope that served arms or scored answers without answering themselves.
@@ -294,6 +298,8 @@ def _refusal(rule: Rule, scoped: _Scoped, context: _Context) -> Decision | None:
         return Decision("not tested", why, reason="another system")
     if scoped.judges:
         return decisions.another_model(f"ratings by {_names_in_words(rule.judges)}", scoped.judges)
+    if rule.parts and scoped.others and not scoped.has_any(rule.arms):
+        return decisions.another_model(f"{_names_in_words(rule.scope)} models", scoped.others)
     if rule.function or rule.parts:
         return None
     missing = _arms_without_answers(rule, scoped.rows)
@@ -314,7 +320,9 @@ def _evaluate_grammar(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
 
 def _evaluate_function(rule: Rule, scoped: _Scoped, context: _Context) -> Decision:
     """Ask a paper's function; not one that has only rows of other models before it."""
-    nobody = not scoped.rows.frame.model.any()
+    frame = scoped.rows.frame
+    is_judge = frame["of"] != ""
+    nobody = not frame.model[~is_judge].any()
     if scoped.others and nobody:
         about = f"{_names_in_words(rule.scope)} models"
         return decisions.another_model(about, scoped.others)

@@ -163,24 +163,45 @@ class Vocabulary:
             return match
         return self._by_other_name(written) or match
 
-    def other_names(self, text: str) -> list[Normalised]:
-        """Find other names of the graph's drugs in a text, such as brands, in its order."""
+    def meant_names(self, text: str) -> list[Normalised]:
+        """Find what a text names that the graph does not have as written.
+
+        These are brands and synonyms of the graph's drugs, misspelt names, and drugs that the graph
+        lacks.
+
+        Returns:
+            The names: those of several words first, then in the order of the text.
+        """
         linked = self.link(text)
-        own_words = {word.lower() for names in linked.values() for word in names}
+        linked_words = " ".join(name for names in linked.values() for name in names).lower().split()
         words = [match.span() for match in _WORD.finditer(text)]
         matches: list[Normalised] = []
         used: set[int] = set()
         for first, end in _spans(len(words), MAX_WORDS):
             piece = text[words[first][0] : words[end - 1][1]].rstrip(".,:;?!").lower()
-            if piece in own_words or len(piece) < MIN_LETTERS:
+            is_used = not used.isdisjoint(range(first, end))
+            if is_used or len(piece) < MIN_LETTERS or piece in linked_words:
                 continue
-            if not used.isdisjoint(range(first, end)):
-                continue
-            match = self._by_other_name(piece)
+            match = self._meant(piece)
             if match:
                 matches.append(match)
                 used.update(range(first, end))
         return matches
+
+    def _meant(self, written: str) -> Normalised | None:
+        """What a piece of a text means, if it is a drug or near to a name; else None."""
+        by_other_name = self._by_other_name(written)
+        if by_other_name:
+            return by_other_name
+        if written in _real_drugs():
+            return Normalised("drug", written, None, len(written))
+        if " " in written:
+            return None
+        for role in self.names:
+            match = self.normalise(written, role)
+            if match.distance <= len(written) // LETTERS_PER_EDIT:
+                return match
+        return None
 
     def _by_other_name(self, written: str) -> Normalised | None:
         """The drug of another name; None if the graph has none of its drugs."""

@@ -58,7 +58,7 @@ class Turn:
 
     Attributes:
         question: Its words.
-        statement: The statement that was written for it; empty if there was none.
+        statement: The statement that found its rows; empty if none did, for a model would copy it.
         answer: The answer.
     """
 
@@ -111,6 +111,11 @@ class Retrieved:
     def last(self) -> Attempt:
         """The statement whose rows count; it returned no names if it failed."""
         return self.attempts[-1][1]
+
+    def turn(self, question: str, answer: str) -> Turn:
+        """Return the question as a turn of a conversation, with its answer."""
+        statement = self.last.cypher if self.last.returned else ""
+        return Turn(question, statement, answer)
 
     def step(self, question: Asked) -> Step | None:
         """The first step that was right; None if there is none, or if the last one was wrong."""
@@ -337,19 +342,19 @@ class TextToCypher:
         return replace(result, attempts=attempts, facts=facts, names=tuple(names))
 
     def _search(self, result: Retrieved, text: str, vocabulary: Vocabulary) -> Retrieved:
-        """Search the graph for the names in a text, and for the drugs of other names in it."""
-        others = vocabulary.other_names(text)
-        known = [match.name for match in (*result.names, *others) if match.name]
+        """Search the graph for the names in a text, and for what its other names mean."""
+        meant = vocabulary.meant_names(text)
+        known = [match.name for match in meant if match.name]
         searched = "; ".join([text, *known])
         facts = keyword_facts(self.content, vocabulary, searched)
-        names = {match.written.lower(): match for match in (*result.names, *others)}
+        names = {match.written.lower(): match for match in (*result.names, *meant)}
         return replace(result, facts=tuple(facts), names=tuple(names.values()))
 
 
 def _search_text(question: str, history: History, vocabulary: Vocabulary) -> str:
     """Return the question, after the one before it if it names nothing, as "And its effects?"."""
     has_names = any(vocabulary.link(question).values())
-    if has_names or not history or vocabulary.other_names(question):
+    if has_names or not history or vocabulary.meant_names(question):
         return question
     return f"{history[-1].question} {question}"
 

@@ -28,7 +28,7 @@ from papers.drug_interactions.answering import (
     names_in_evidence,
     read_answer,
 )
-from papers.drug_interactions.cypher import History, Retrieved, Turn, is_right
+from papers.drug_interactions.cypher import History, Retrieved, is_right
 from papers.drug_interactions.questions import NO, NOT_KNOWN, YES, Asked, FollowUp, answer_of
 from rag.names import Vocabulary
 from rag.prompts import chat_messages
@@ -244,8 +244,7 @@ def conversations(
         rows: Their answers.
     """
     texts = [question.text for question in questions]
-    statements = [result.last.cypher for result in retrieved]
-    statement_of = dict(zip(texts, statements, strict=True))
+    retrieved_for = dict(zip(texts, retrieved, strict=True))
     answers = {}
     for row in rows:
         if row.arm == "drugrag":
@@ -253,7 +252,7 @@ def conversations(
     histories: list[History] = []
     for follow_up in follow_ups:
         text = follow_up.first.text
-        histories.append([Turn(text, statement_of[text], answers[text])])
+        histories.append([retrieved_for[text].turn(text, answers[text])])
     return histories
 
 

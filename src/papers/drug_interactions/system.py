@@ -148,22 +148,15 @@ class Interactions:
         if not self.content.edges:
             return SystemAnswer(question, EMPTY, answered=False)
         retrieved = self.retrieve(question, history)
-        doubts = [name.query_back for name in retrieved.names if name.query_back]
+        doubts = []
+        for name in retrieved.names:
+            if name.query_back and name.written.lower() in question.lower():
+                doubts.append(name.query_back)
         if doubts:
-            return self._without_answer(question, retrieved, " ".join(doubts))
+            return _without_answer(question, retrieved, " ".join(doubts))
         if not retrieved.facts:
-            return self._without_answer(question, retrieved, NOTHING)
+            return _without_answer(question, retrieved, NOTHING)
         return self._answer(question, retrieved, history)
-
-    def _without_answer(self, question: str, retrieved: Retrieved, text: str) -> SystemAnswer:
-        return SystemAnswer(
-            question,
-            text,
-            answered=False,
-            statement=retrieved.last.cypher,
-            notes=tuple(_name_notes(retrieved)),
-            details=_details(retrieved),
-        )
 
     def _answer(self, question: str, retrieved: Retrieved, history: History) -> SystemAnswer:
         arm = qa.EvidenceArm(
@@ -191,8 +184,8 @@ class Interactions:
     def _facts(self, question: str, retrieved: Retrieved) -> list[Fact]:
         """The facts behind what the model was shown."""
         if not retrieved.last.returned:
-            shown = set(retrieved.facts)
-            return [fact for fact in self.content.edges if cypher.sentence(fact) in shown]
+            facts = {cypher.sentence(fact): fact for fact in self.content.edges}
+            return [facts[line] for line in retrieved.facts]
         names = cypher.quoted_names(retrieved.last.cypher)
         for linked in self.vocabulary.link(question).values():
             names += linked
@@ -219,17 +212,14 @@ class Interactions:
         self, question: str, retrieved: Retrieved, history: History, row: Answer
     ) -> list[str]:
         """What a reader must know of the answer."""
-        notes = _name_notes(retrieved)
-        returned = retrieved.last.returned
-        if not returned:
-            notes.append("The statement found nothing; the graph was searched for the names.")
-        if len(returned) > cypher.MAX_FACTS:
-            notes.append(f"The model saw {cypher.MAX_FACTS} of {len(returned)} rows.")
         earlier = " ".join(turn.question for turn in history)
         asked_text = f"{earlier} {question}".lower()
-        for name in cypher.quoted_names(retrieved.last.cypher):
-            if name.lower() not in asked_text and not _is_corrected(name, retrieved):
-                notes.append(f"The statement names {name!r}, which the question does not.")
+        notes = _name_notes(retrieved, asked_text)
+        returned = retrieved.last.returned
+        if returned:
+            notes += _statement_notes(retrieved, asked_text)
+        else:
+            notes.append("The statement found nothing; the graph was searched for the names.")
         shown_text = f"{asked_text} {' '.join(retrieved.facts)}"
         unsupported = self._names(row.answer or "") - self._names(shown_text)
         if unsupported:
@@ -245,14 +235,37 @@ class Interactions:
         return names
 
 
-def _is_corrected(name: str, retrieved: Retrieved) -> bool:
-    return any(name == match.name for match in retrieved.names)
+def _without_answer(question: str, retrieved: Retrieved, text: str) -> SystemAnswer:
+    notes = _name_notes(retrieved, question.lower())
+    return SystemAnswer(
+        question,
+        text,
+        answered=False,
+        statement=retrieved.last.cypher,
+        notes=tuple(notes),
+        details=_details(retrieved),
+    )
 
 
-def _name_notes(retrieved: Retrieved) -> list[str]:
-    """Each corrected name, and each that the graph lacks."""
+def _statement_notes(retrieved: Retrieved, asked_text: str) -> list[str]:
+    """What a reader must know of a statement that found rows."""
+    notes = []
+    n_rows = len(retrieved.last.returned)
+    if n_rows > cypher.MAX_FACTS:
+        notes.append(f"The model saw {cypher.MAX_FACTS} of {n_rows} rows.")
+    corrected = {match.name for match in retrieved.names}
+    for name in cypher.quoted_names(retrieved.last.cypher):
+        if name.lower() not in asked_text and name not in corrected:
+            notes.append(f"The statement names {name!r}, which the question does not.")
+    return notes
+
+
+def _name_notes(retrieved: Retrieved, asked_text: str) -> list[str]:
+    """Each name in the question that was corrected, and each that the graph lacks."""
     notes = []
     for name in retrieved.names:
+        if name.written.lower() not in asked_text:
+            continue
         if name.correction:
             notes.append(name.correction)
         elif not name.query_back:
@@ -283,7 +296,8 @@ class Conversation:
         """Answer a question that may follow those before."""
         answer = self.system.ask(question, tuple(self.turns))
         if answer.answered:
-            self.turns.append(Turn(question, answer.statement, answer.text))
+            statement = answer.statement if answer.details["rows"] else ""
+            self.turns.append(Turn(question, statement, answer.text))
         return answer
 
 
