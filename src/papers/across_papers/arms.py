@@ -54,7 +54,7 @@ future work.
 def _colour(arm: str) -> str:
     if arm in figures.ARMS:
         return figures.arm_colour(arm)
-    return figures.arm_colour("graphrag" if "graph" in arm else "format_b")
+    return figures.arm_colour("graphrag" if "graph" in arm else "format_a")
 
 
 COLOURS = {arm: _colour(arm) for arm in ARMS}
@@ -456,12 +456,11 @@ def advice(outcomes: Outcomes) -> str:
     best = max(outcomes.arms, key=lambda arm: (accuracy[arm].value, -seconds[arm].value))
     weakest, weakest_score = _weakest_kind(outcomes, best)
     text = (
-        f"**{outcomes.label(best)}** has the highest accuracy: "
-        f"{figures.score_text(accuracy[best])} of {accuracy[best].n} questions, at "
-        f"{figures.score_text(seconds[best], 'seconds')} each. "
+        f"**{outcomes.label(best)}** answers most questions correctly, "
+        f"{figures.score_text(accuracy[best])} of {accuracy[best].n}; it is weakest on the kind "
+        f"{weakest} ({figures.number(weakest_score.value)}). "
     )
-    text += _describe_level(outcomes, best, seconds)
-    return f"{text}The best arm's weakest kind: {weakest}, {figures.score_text(weakest_score)}."
+    return text + _describe_fastest(outcomes, best, seconds)
 
 
 def _weakest_kind(outcomes: Outcomes, arm: str) -> tuple[str, Score]:
@@ -472,18 +471,20 @@ def _weakest_kind(outcomes: Outcomes, arm: str) -> tuple[str, Score]:
     return weakest, scores[weakest]
 
 
-def _describe_level(outcomes: Outcomes, best: str, seconds: Mapping[str, Score]) -> str:
-    """Name the arms that are not significantly worse than the best, and the fastest of them."""
+def _describe_fastest(outcomes: Outcomes, best: str, seconds: Mapping[str, Score]) -> str:
+    """Name the fastest arm that is not significantly worse than the best, with the difference."""
     pairs = [(best, arm) for arm in outcomes.arms if arm != best]
-    comparisons = outcomes.compare(pairs, "accuracy")
-    level = [comparison.second for comparison in comparisons if comparison.p >= ALPHA]
+    comparisons = {item.second: item for item in outcomes.compare(pairs, "accuracy")}
+    level = [arm for arm, comparison in comparisons.items() if comparison.p >= ALPHA]
     if not level:
-        return "Every other architecture is significantly less accurate after Holm correction. "
-    names = ", ".join(outcomes.label(arm) for arm in level)
-    text = f"Not significantly different on these questions: {names}. "
+        return "Every other architecture is significantly less accurate."
     fastest = min([best, *level], key=lambda arm: seconds[arm].value)
-    time_of_fastest = figures.number(seconds[fastest].value, "seconds")
     time_of_best = figures.number(seconds[best].value, "seconds")
-    if time_of_fastest != time_of_best:
-        text += f"The fastest of these is {outcomes.label(fastest)}, at {time_of_fastest}. "
-    return text
+    if fastest == best:
+        return f"It takes {time_of_best} for a question, and none as good is faster."
+    time_of_fastest = figures.number(seconds[fastest].value, "seconds")
+    points = figures.points(comparisons[fastest].test)
+    return (
+        f"{outcomes.label(fastest)} takes {time_of_fastest} in place of {time_of_best}, and the "
+        f"best one's lead over it is {points} points, so that either may be more accurate."
+    )

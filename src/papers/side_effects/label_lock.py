@@ -225,20 +225,19 @@ def answer(outcomes: Outcomes, locks: Outcomes, model: str) -> str:
         model: Name of the model.
     """
 
-    def exact(arm: str) -> str:
-        return figures.score_text(outcomes.score("exact", arm))
-
-    def contradicting(rows: Outcomes, arm: str) -> str:
-        return figures.score_text(rows.score("contradicts", arm))
-
+    written = outcomes.score("exact", "written")
+    share = (
+        "every question"
+        if written.value == 1
+        else f"{figures.score_text(written)} of the questions"
+    )
     listed = locks.where(evidence="effects that are listed")
-    absent = locks.where(evidence="effects that are not")
+    leading = listed.score("contradicts", "leading")
+    locked = listed.score("contradicts", "label")
     return (
-        f"One query for each form of question returns the right set for {exact('written')} of the "
-        f"questions. {model} reaches {exact('chosen')} if it picks the query and "
-        f"{exact('generated')} if it writes it. About listed effects, "
-        f"{contradicting(listed, 'unlocked')} of its answers contradict the evidence, but "
-        f"{contradicting(listed, 'leading')} do if the question suggests the opposite (about "
-        f"unlisted effects, {contradicting(absent, 'leading')}); with a locked label, "
-        f"{contradicting(listed, 'label')} of its sentences contradict it."
+        f"Our hand-written queries answered {share} of five further kinds correctly, and {model}, "
+        f"which only picks one of them, {figures.score_text(outcomes.score('exact', 'chosen'))}. "
+        "Asked leadingly about a listed effect, the model contradicts the graph in "
+        f"{figures.score_text(leading)} of its answers; where the graph sets the label, in "
+        f"{figures.score_text(locked)}."
     )

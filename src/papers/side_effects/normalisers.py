@@ -330,14 +330,13 @@ def answer(outcomes: Outcomes, model: str) -> str:
         outcomes: Answers to names that all normalisers were asked.
         model: Name of the language model.
     """
-    arms = ("none", "llm", "choice", "edits", "in_turn")
-    right = {arm: figures.score_text(outcomes.score("right", arm)) for arm in arms}
+    arms = ("llm", "choice", "edits", "in_turn")
+    right = {arm: outcomes.score("right", arm) for arm in arms}
+    best = max(arms, key=lambda arm: right[arm].value)
     right_names = outcomes.where(names="right names").score("right", "llm")
-    n = outcomes.score("right", "llm").n
     return (
-        f"Of {n} names, {right['none']} need no change. {model} handles {right['llm']} correctly "
-        f"if it writes the name and {right['choice']} if it chooses a drug; without a language "
-        f"model, edit distance handles {right['edits']} correctly, and a dictionary before it "
-        f"{right['in_turn']}. The model keeps {figures.score_text(right_names)} of the correct "
-        "names."
+        f"{LABELS[best].capitalize()} handles most names correctly, "
+        f"{figures.score_text(right[best])} of {right[best].n}; {model}, which writes the name as "
+        f"in the paper, handles {figures.score_text(right['llm'])}. The model also changes names "
+        f"that were right: it keeps {figures.score_text(right_names)} of them."
     )

@@ -1,0 +1,111 @@
+"""Plot a score of each arm against its time, with a label beside each dot."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
+
+from evaluation import figures
+from evaluation.measures import measure_label, unit
+from evaluation.metrics import Score
+from evaluation.outcomes import Outcomes
+
+WIDTH, HEIGHT = 7.4, 3.9
+"""Size of the figure in inches."""
+MIN_GAP = 0.085
+"""Smallest distance of two labels, as a share of the height."""
+LABEL_X = 1.03
+"""Where the labels begin, as a share of the width of the axes."""
+
+
+@dataclass(frozen=True)
+class Dot:
+    """One arm.
+
+    Attributes:
+        label: Its name for readers.
+        colour: Its colour.
+        time: Its time, with its interval.
+        score: Its score, with its interval.
+    """
+
+    label: str
+    colour: str
+    time: Score
+    score: Score
+
+
+def trade_off(rows: Outcomes, time: str, score: str, caption: str) -> figures.Picture:
+    """Draw the score of each arm against its time, on a logarithmic axis.
+
+    Args:
+        rows: Answers of several arms; an arm without both measures is left out.
+        time: The measure of time, such as ``median(seconds)``.
+        score: The measure of quality, a share such as ``accuracy``.
+        caption: A sentence; how to read the dots is added.
+
+    Returns:
+        The figure.
+    """
+    measured = rows.arms_with(time) & rows.arms_with(score)
+    arms = [arm for arm in rows.arms if arm in measured]
+    dots = []
+    for arm in arms:
+        colour = rows.colours.get(arm, figures.HUES["grey"])
+        dots.append(Dot(rows.label(arm), colour, rows.score(time, arm), rows.score(score, arm)))
+    figure = draw(dots, measure_label(time), measure_label(score))
+    text = f"{caption} Higher and further left is better; lines are 95 % intervals."
+    alt = f"{caption} {'; '.join(_describe(dot, time, score) for dot in dots)}."
+    return figures.figure(figure, alt=alt, caption=text, sample=rows.sample)
+
+
+def draw(dots: Sequence[Dot], x_label: str, y_label: str) -> Figure:
+    """Draw the dots; their labels stand beside the axes, each linked to its dot.
+
+    Returns:
+        The figure. The caller closes it.
+    """
+    figure, axes = plt.subplots(figsize=(WIDTH, HEIGHT))
+    for dot in dots:
+        x, y = dot.time.value, dot.score.value
+        axes.plot([x, x], [dot.score.low, dot.score.high], color=dot.colour, linewidth=1.4)
+        axes.plot([dot.time.low, dot.time.high], [y, y], color=dot.colour, linewidth=1.4)
+        axes.plot(x, y, "o", color=dot.colour, markersize=7)
+    axes.set(xscale="log", xlabel=f"{x_label}, logarithmic", ylabel=y_label)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_major_formatter(lambda value, _: figures.number(value, digits=0))
+    line = {"arrowstyle": "-", "linewidth": 0.6, "alpha": 0.6, "relpos": (0, 0.5)}
+    low, high = axes.get_ylim()
+    for dot, position in zip(dots, _label_positions(dots, low, high), strict=True):
+        axes.annotate(
+            dot.label,
+            xy=(dot.time.value, dot.score.value),
+            xytext=(LABEL_X, position),
+            textcoords="axes fraction",
+            va="center",
+            fontsize=9.5,
+            color=dot.colour,
+            arrowprops={**line, "color": dot.colour},
+        )
+    return figure
+
+
+def _label_positions(dots: Sequence[Dot], low: float, high: float) -> list[float]:
+    """Return the height of each label, near that of its dot, without overlaps."""
+    heights = [(dot.score.value - low) / (high - low) for dot in dots]
+    from_top = sorted(range(len(dots)), key=lambda i: (-heights[i], dots[i].time.value))
+    positions = [0.0] * len(dots)
+    ceiling = 1.0
+    for i in from_top:
+        positions[i] = min(heights[i], ceiling)
+        ceiling = positions[i] - MIN_GAP
+    return positions
+
+
+def _describe(dot: Dot, time: str, score: str) -> str:
+    value = figures.number(dot.score.value, unit(score))
+    seconds = figures.number(dot.time.value, unit(time))
+    return f"{dot.label}: {value} in {seconds}"

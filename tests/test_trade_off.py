@@ -1,0 +1,41 @@
+"""Scores against time: each arm is labelled once, and labels do not overlap."""
+
+from itertools import pairwise
+
+from evaluation import figures
+from evaluation.answers import Answer
+from evaluation.metrics import Score
+from evaluation.outcomes import Outcomes
+from evaluation.trade_off import MIN_GAP, Dot, _label_positions, trade_off
+
+
+def answer(arm: str, unit: str, right: bool, seconds: float) -> Answer:
+    return Answer(
+        arm=arm,
+        unit=unit,
+        cluster=unit,
+        measures={"seconds": (seconds, 1.0), "accuracy": (float(right), 1.0)},
+    )
+
+
+def test_each_arm_stands_at_its_time_and_score_and_an_arm_without_time_is_left_out() -> None:
+    figures.use_style()
+    rows = [answer("graph", str(n), True, 0.01) for n in range(10)]
+    rows += [answer("text", str(n), n % 2 == 0, 2.0) for n in range(10)]
+    rows += [Answer(arm="none", unit="0", cluster="0", measures={"accuracy": (1.0, 1.0)})]
+    out = Outcomes(rows, labels={"graph": "The graph"}, draws=100)
+    picture = trade_off(out, "median(seconds)", "accuracy", "Accuracy and time.")
+    text = picture.html.replace("\xa0", " ")
+    assert "The graph: 100.0 % in 0.01 s" in text
+    assert "text: 50.0 % in 2.00 s" in text
+    assert picture.svg.count(">The graph<") == 1
+    assert ">none<" not in picture.svg
+    assert "further left is better" in picture.html
+
+
+def test_labels_of_equal_scores_do_not_overlap() -> None:
+    score = Score(1.0, 10, 0.9, 1.0)
+    dots = [Dot(str(n), "red", Score(n + 1.0, 10, 1, 9), score) for n in range(8)]
+    positions = sorted(_label_positions(dots, 0.0, 1.0))
+    gaps = [upper - lower for lower, upper in pairwise(positions)]
+    assert min(gaps) >= MIN_GAP - 1e-9
