@@ -48,7 +48,10 @@ PAGES = [
     "scoreboard",
     BOARD,
     "answers",
+    "gallery",
     "launch",
+    "paper-side_effects",
+    "paper-biomedrag",
     f"notebooks/{CHAPTER}",
     f"notebooks/{CHAPTER}_sample",
     "provenance",
@@ -544,6 +547,34 @@ def test_every_page_is_whole_and_keeps_to_itself(
 ) -> None:
     pages = [f"{name}.html" for name in [*PAGES, "search", "genindex"]]
     assert not faults(browser, address, pages, width=width, theme=theme)
+
+
+@pytest.mark.book
+@pytest.mark.parametrize("width", [390, 1024, 1300, 1800])
+def test_the_contents_of_a_long_page_are_at_hand_at_every_width(
+    browser: Browser, address: str, width: int
+) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto(f"{address}/how-to-read.html")
+    if width < 1200:
+        page.locator(".secondary-toggle").click()
+    elif width <= 1500:
+        page.locator(".rag-contents summary").click()
+    links = page.get_by_role("link", name="Glossary")
+    assert [link for link in links.all() if link.is_visible()]
+    page.close()
+
+
+@pytest.mark.book
+def test_a_term_is_explained_where_it_is_first_used(browser: Browser, address: str) -> None:
+    page = browser.new_page()
+    page.goto(f"{address}/index.html")
+    term = page.locator(".rag-term").first
+    assert len(term.get_attribute("data-meaning") or "") > 20
+    term.focus()
+    shown = "(element) => getComputedStyle(element, '::after').content"
+    assert str(term.evaluate(shown)).strip('"') == term.get_attribute("data-meaning")
+    page.close()
 
 
 @pytest.mark.book

@@ -81,3 +81,10 @@ def test_an_arrow_to_nowhere_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_paper_without_a_file_has_no_diagram() -> None:
     assert diagrams.diagram_of("across_papers") == ""
+
+
+def test_the_small_shapes_lead_to_the_papers_pages_and_hold_no_link_within_a_link() -> None:
+    html = diagrams.small_diagrams({"qa_rag": "QA <RAG>", "across_papers": "none"}, "../")
+    assert html.count("<a ") == 1
+    assert 'href="../paper-qa_rag.html"' in html
+    assert "QA &lt;RAG&gt;" in html

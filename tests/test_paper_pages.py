@@ -3,10 +3,10 @@
 import pytest
 
 from evaluation.published import papers, published
-from publish import diagrams, paper_pages, pieces
+from publish import diagrams, headlines, pieces
 from publish.book import BOOK
 
-HEADLINES = paper_pages.read_headlines()
+HEADLINES = headlines.read_headlines()
 
 
 def test_each_paper_has_headlines_a_page_and_a_diagram() -> None:

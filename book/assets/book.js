@@ -118,6 +118,20 @@
     });
   };
 
+  // where neither the sidebar nor its button fits, a long page lists its sections below its title
+  const sections = document.querySelector(".bd-sidebar-secondary .page-toc ul, .bd-sidebar-secondary nav ul");
+  const title = document.querySelector(".bd-article h1");
+  if (title && sections && sections.querySelectorAll("a").length > 2) {
+    const contents = document.createElement("details");
+    contents.className = "rag-contents";
+    const summary = document.createElement("summary");
+    summary.textContent = "On this page";
+    const list = sections.cloneNode(true);
+    list.className = "";
+    contents.append(summary, list);
+    title.after(contents);
+  }
+
   document.querySelectorAll("table.rag-sortable").forEach(enhance);
   document.querySelectorAll("table.rag-table:not(.rag-sortable)").forEach((table) => {
     const { rows } = table.tBodies[0];

@@ -298,6 +298,23 @@ class _Drawing:
             'style="max-width:{:.0f}px">{}{}{}</svg>'
         ).format(width, height, label, width, head, Markup("").join(arrows), Markup("").join(parts))
 
+    def shapes(self) -> Markup:
+        """Return the boxes and lines alone, for a picture that is too small for words."""
+        right = max(box.x + box.width for box in self.boxes.values())
+        bottom = max(box.y + box.height for box in self.boxes.values())
+        lines = []
+        for edge in self.diagram.edges:
+            start, end = self.boxes[edge.start], self.boxes[edge.end]
+            path, _ = _grid_path(start, end, goes_back=self._has_opposite(edge))
+            lines.append(Markup('<path class="rag-edge" d="{}"/>').format(path))
+        rectangles = [_rectangle(part, self.boxes[part.key]) for part in self._parts()]
+        return Markup('<svg viewBox="0 0 {:.0f} {:.0f}" aria-hidden="true">{}{}</svg>').format(
+            right + 4, bottom + 4, Markup("").join(lines), Markup("").join(rectangles)
+        )
+
+    def _parts(self) -> Iterable[Part]:
+        return self.diagram.parts.values()
+
     def _numbered_edges(self) -> Iterable[tuple[int, Edge]]:
         """Yield each arrow with the number of its lane beside the column of a phone."""
         lane = 0
@@ -364,6 +381,14 @@ class _Drawing:
         )
 
 
+def _rectangle(part: Part, box: Box) -> Markup:
+    """Return a part without words."""
+    return Markup(
+        '<g class="rag-part rag-{}"><rect x="{:.0f}" y="{:.0f}" width="{:.0f}" height="{:.0f}" '
+        'rx="8"/></g>'
+    ).format(part.family, box.x, box.y, box.width, box.height)
+
+
 def _wrap(text: str, width: float, size: float) -> list[str]:
     """Break a text into lines that fit a box."""
     characters = int((width - 10) / (size * CHARACTER))
@@ -419,3 +444,23 @@ def diagram_of(paper: str, prefix: str = "", chapter: str = "") -> str:
     if diagram is None:
         return ""
     return diagram_html(diagram, prefix, chapter) + parts_table(diagram, prefix)
+
+
+def small_diagrams(papers: Mapping[str, str], prefix: str = "") -> str:
+    """Return the shapes of several architectures in a row, each leading to its paper's page.
+
+    Args:
+        papers: Name of each method by its paper.
+        prefix: What leads from the page to the book's root.
+    """
+    items = []
+    for paper, method in papers.items():
+        diagram = read_diagram(paper)
+        if diagram is None:
+            continue
+        drawing = _Drawing(diagram, _wide_boxes(diagram), prefix, "", is_column=False)
+        item = Markup('<a href="{}paper-{}.html">{}<span>{}</span></a>').format(
+            prefix, paper, drawing.shapes(), method
+        )
+        items.append(item)
+    return str(Markup('<div class="rag-shapes">{}</div>').format(Markup("").join(items)))

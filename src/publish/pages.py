@@ -30,7 +30,7 @@ FUNCTIONS: Final = (
     "n_questions picture tally outcomes reasons papers experiments downloads runs software models "
     "sources data parameters faults benchmarks settings_table launch_links costs file evidence "
     "exhibit audited"
-    " diagram balance landing headlines untested figures_gallery get_it"
+    " diagram balance landing headlines untested figures_gallery get_it shapes"
 )
 """What a template may call, beside `verdict` and what `Advice` says."""
 _NONE: Final = "\N{EN DASH}"

@@ -4,11 +4,8 @@
 intervals come from the runs that the book shows.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
-
-import yaml
 
 from evaluation.figures import standalone_svg
 from evaluation.markup import Markup, escape
@@ -19,49 +16,13 @@ from publish import pieces
 from publish.board_pages import OUTCOMES, BoardPages, subject_of
 from publish.chapter_extras import Exhibit, gallery, tables_archive
 from publish.chapters import Chapter, PageError
-from publish.diagrams import diagram_of
+from publish.diagrams import diagram_of, small_diagrams
+from publish.headlines import HEADLINES, Headline, PaperHeadlines, read_headlines
 from publish.launch import repository_url
 from publish.pieces import fine_print, table
 from publish.staged_notebooks import StagedPage
-from resources.settings import ROOT
 
-HEADLINES: Final = ROOT / "book" / "papers.yml"
 _NONE: Final = "\N{EN DASH}"
-
-
-@dataclass(frozen=True)
-class Headline:
-    """A claim that a paper stands for.
-
-    Attributes:
-        claim: Its id.
-        words: The claim in plain words.
-        number: Id of the printed number that stands for it, or "".
-        measure: What that number measures.
-    """
-
-    claim: str
-    words: str
-    number: str = ""
-    measure: str = ""
-
-
-@dataclass(frozen=True)
-class PaperHeadlines:
-    """The headlines of a paper, the weightiest first, and the name of its method."""
-
-    method: str
-    headlines: tuple[Headline, ...]
-
-
-def read_headlines() -> dict[str, PaperHeadlines]:
-    """Read the headlines of the papers, in the order of the file."""
-    content: dict[str, Any] = yaml.safe_load(HEADLINES.read_text(encoding="utf-8"))
-    papers = {}
-    for paper, fields in content.items():
-        headlines = tuple(Headline(**entry) for entry in fields["headlines"])
-        papers[paper] = PaperHeadlines(fields["method"], headlines)
-    return papers
 
 
 class PaperPages(BoardPages):
@@ -83,6 +44,11 @@ class PaperPages(BoardPages):
     def diagram(paper: str) -> str:
         """Return the diagram of a paper's architecture, with its table of parts."""
         return diagram_of(paper)
+
+    def shapes(self) -> str:
+        """Return the shapes of all architectures, each leading to its paper's page."""
+        methods = {paper: entry.method for paper, entry in self._headlines.items()}
+        return small_diagrams(methods)
 
     @staticmethod
     def get_it() -> str:

@@ -17,8 +17,9 @@ from evaluation.records import Record
 from publish import viewer
 from publish.chapter_extras import Exhibit, footer, label_code, number_exhibits
 from publish.chapters import Chapter, PageError, heading
-from publish.diagrams import diagram_of
-from publish.pieces import findings, run_line
+from publish.diagrams import diagram_of, small_diagrams
+from publish.headlines import read_headlines
+from publish.pieces import ACROSS, findings, run_line
 from resources.parameters import read_notebook
 from resources.settings import ROOT
 
@@ -172,6 +173,9 @@ class StagedNotebook:
         """Return the architecture that the chapter is about, "" if there is none."""
         if self.chapter is None or not self.chapter.paper:
             return ""
+        if self.chapter.paper == ACROSS:
+            methods = {paper: entry.method for paper, entry in read_headlines().items()}
+            return small_diagrams(methods, "../")
         return diagram_of(self.chapter.paper, "../", self.chapter.name)
 
     def _footer_cells(self, exhibits: list[Exhibit]) -> list[Cell]:
