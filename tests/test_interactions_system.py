@@ -463,8 +463,14 @@ def test_a_mistake_on_the_command_line_is_answered_by_what_to_do(
     assert "Traceback" not in done.stderr
 
 
-def test_a_forgotten_folder_leaves_nothing(folder: Path) -> None:
+@pytest.mark.engine
+def test_a_forgotten_folder_leaves_nothing_and_others_stay(loaded: Graph, folder: Path) -> None:
     own_text.ingest(OwnFolder.read(folder), data="sample")
-    assert own_text.home_of(folder).exists()
-    own_text.forget_files(folder)
+    store = own_text.store_of(folder)
+    kg.load_graph(loaded, CONTENT, store)
+    assert loaded.count(f"(n:{store.labels['Drug']})") == 3
+    system.forget(folder, loaded)
     assert not own_text.home_of(folder).exists()
+    assert loaded.count(f"(n:{store.labels['Drug']})") == 0
+    assert loaded.count(f"(n:{STORE.labels['Drug']})") == 3
+    assert (folder / "a.md").exists()

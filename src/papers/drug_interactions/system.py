@@ -8,7 +8,7 @@ with system.open_text(Path("leaflets")) as drugs:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -332,9 +332,13 @@ def open_book(*, profile: str = "", data: str = "real") -> Interactions:
     return Interactions(content, sources, QUESTIONS, graph.connect(), models)
 
 
-def forget(folder: Path) -> None:
-    """Remove the graph of a folder, what was read of it, and what was asked about it."""
-    labels: Collection[str] = own_text.store_of(folder).labels.values()
-    with graph.connect() as database:
-        database.clear(*labels)
+def forget(folder: Path, database: Graph | None = None) -> None:
+    """Remove the graph of a folder, what was read of it, and what was asked about it.
+
+    Args:
+        folder: The folder of documents, which stay.
+        database: The database; by default that of the settings.
+    """
+    database = database or graph.connect()
+    database.clear(*own_text.store_of(folder).labels.values())
     own_text.forget_files(folder)
