@@ -135,7 +135,7 @@ $(INTEROP)/installed: locks/interop.txt
 	@$(INTEROP)/bin/python -m pip install -q --require-hashes --no-deps -r $<
 	@touch $@
 test-interop: $(READY) $(INTEROP)/installed ## read the answers by lm-evaluation-harness, datasets
-	@INTEROP="$$PWD/$(INTEROP)/bin/python" $(PYTEST) tests/test_interop.py
+	@INTEROP="$$PWD/$(INTEROP)/bin/python" $(PYTEST) tests/test_interop.py tests/test_foreign_servers.py
 
 test-faults: $(READY) ## kill, fill, damage and misuse a project: [SEED=7] [TRIAL=...]
 	@$(PY) tests/faults

@@ -65,6 +65,27 @@ def run(
     raise typer.Exit(status)
 
 
+@app.command()
+def plan(
+    notebooks: Notebooks = None,
+    profile: Annotated[str, typer.Option(help="smoke, laptop or paper; default: PROFILE")] = "",
+    model: Annotated[str, typer.Option(help="that answers in place of the profile's")] = "",
+    price_in: Annotated[float, typer.Option(min=0, help="of a million tokens of prompts")] = 0.0,
+    price_out: Annotated[float, typer.Option(min=0, help="of a million tokens of answers")] = 0.0,
+    gpu_rate: Annotated[float, typer.Option(min=1, help="tokens a second of one GPU")] = 2500.0,
+) -> None:
+    """Say what a profile would ask and train, and what that costs; nothing is asked."""
+    from rich.console import Console  # noqa: PLC0415
+
+    from publish import plan as plan_module  # noqa: PLC0415
+    from resources.settings import settings  # noqa: PLC0415
+
+    planned = plan_module.plan(notebooks or [], profile or settings().profile, model)
+    prices = plan_module.Prices(price_in, price_out, gpu_rate)
+    width = None if sys.stdout.isatty() else plan_module.WIDTH
+    plan_module.show(planned, prices, Console(width=width))
+
+
 def _set(name: str, value: str) -> None:
     """Change a setting of this process and of those that it starts."""
     from resources.settings import settings  # noqa: PLC0415

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -100,15 +101,25 @@ def prepare() -> None:
         profile[path.stem] = rehearsed(
             paper.get(path.stem) or {}, smoke.get(path.stem) or {}, declared(path)
         )
-    shutil.rmtree(FOLDER / "notebooks", ignore_errors=True)
-    (FOLDER / "notebooks" / "profiles").mkdir(parents=True)
-    for source in (*(ROOT / name for name in LINKED), *notebooks):
-        link = FOLDER / source.relative_to(ROOT)
+    link_project(FOLDER, "paper", profile)
+
+
+def link_project(folder: Path, profile: str, content: Mapping[str, Any]) -> None:
+    """Make a project of links to this one, with one profile of its own.
+
+    Args:
+        folder: The project's folder; what runs left there stays.
+        profile: Name of the profile.
+        content: What it says.
+    """
+    shutil.rmtree(folder / "notebooks", ignore_errors=True)
+    (folder / "notebooks" / "profiles").mkdir(parents=True)
+    for source in (*(ROOT / name for name in LINKED), *sorted(NOTEBOOKS.glob("*.ipynb"))):
+        link = folder / source.relative_to(ROOT)
         if source.exists() and not link.is_symlink():
             link.symlink_to(source)
-    (FOLDER / "notebooks" / "profiles" / "paper.yml").write_text(
-        yaml.safe_dump(profile), encoding="utf-8"
-    )
+    path = folder / "notebooks" / "profiles" / f"{profile}.yml"
+    path.write_text(yaml.safe_dump(dict(content)), encoding="utf-8")
 
 
 def promised() -> pd.DataFrame:

@@ -24,6 +24,8 @@ from resources.settings import RESULTS, ROOT, Settings
 
 QUICK: Final = 10_000
 """Tokens a second, in and out, of a fast server, which was not measured."""
+FOREIGN_SERVERS: Final = ROOT / "data" / "foreign_servers.json"
+"""What `make test-interop` ran with servers of others."""
 ORIGINS: Final = {"yours": "your run", "reference": "reference run", "none": "not run yet"}
 
 
@@ -203,11 +205,33 @@ class RunPages:
 
         They are counted as if nothing were stored.
         """
-        rows = [_cost_row(record) for record in self._records if _tokens_of(record)]
+        records = [record for record in self._records if _tokens_of(record)]
+        rows = [_cost_row(record) for record in records]
+        if records:
+            rows.append(_total_cost_row(records))
         return table(
             rows,
             f"Requests to the language model; fast server: {QUICK:,} tokens a second, in and out",
         )
+
+    def servers(self) -> str:
+        """Return which chapters of the smoke profile ran with which servers of others."""
+        if not FOREIGN_SERVERS.exists():
+            return ""
+        results = json.loads(FOREIGN_SERVERS.read_text(encoding="utf-8"))
+        rows = []
+        for name, server in results.items():
+            for chapter, ran in server["chapters"].items():
+                rows.append(
+                    {
+                        "Server": name,
+                        "Version": server["version"],
+                        "Chapter": chapter[:2],
+                        "Requests": f"{ran['requests']:,}",
+                        "What differed": ran["notes"] or "nothing",
+                    }
+                )
+        return table(rows, "Chapters of the smoke profile that ran with servers of others")
 
     def file(self, path: str) -> str:
         """A file of the project, to be shown in a block of code."""
@@ -306,6 +330,26 @@ def _cost_row(record: Record) -> dict[str, Any]:
         "Tokens out": f"{tokens['generated']:,}",
         "Tokens a second": f"{n_tokens / seconds:,.0f}" if seconds else "\N{EN DASH}",
         "Took": duration(max(record.took, seconds)),
+        "Fast server": duration(n_tokens / QUICK),
+    }
+
+
+def _total_cost_row(records: Sequence[Record]) -> dict[str, Any]:
+    """Return the sum of what several runs asked."""
+    sums = dict.fromkeys(("requests", "prompt", "generated"), 0)
+    for record in records:
+        for name in sums:
+            sums[name] += record.provenance.tokens[name]
+    n_tokens = sum(_tokens_of(record) for record in records)
+    seconds = sum(record.asking_seconds for record in records)
+    took = sum(max(record.took, record.asking_seconds) for record in records)
+    return {
+        "Notebook": Markup("<b>all</b>"),
+        "Requests": f"{sums['requests']:,}",
+        "Tokens in": f"{sums['prompt']:,}",
+        "Tokens out": f"{sums['generated']:,}",
+        "Tokens a second": f"{n_tokens / seconds:,.0f}" if seconds else "\N{EN DASH}",
+        "Took": duration(took),
         "Fast server": duration(n_tokens / QUICK),
     }
 

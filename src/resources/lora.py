@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resources import artifacts, engine_install, engines, registry, training
+from resources import artifacts, engine_install, engines, plan_file, registry, training
 from resources.engine_install import EngineError
 from resources.engines import RELEASED, WEIGHTS, Adapter
+from resources.plan_file import CHARACTERS_PER_TOKEN
 from resources.settings import DERIVED, settings as user_settings, threads
 from resources.supervisor import say
 
@@ -197,6 +198,9 @@ def trained(
     def get_pairs() -> Sequence[Pair]:
         return pairs() if callable(pairs) else pairs
 
+    if user_settings().answers == "plan":
+        return _planned(name, get_pairs(), base, settings)
+
     def make(folder: Path) -> TrainingLog:
         _require_leave_to_train(folder.name)
         return train(get_pairs(), validation, base, folder, **settings)
@@ -206,6 +210,50 @@ def trained(
     learns_from = list(decided_by or get_pairs())
     decides = [learns_from, list(validation), base, digest, settings, MODULES, METHOD]
     return artifacts.load_or_make(ADAPTERS, name, decides, load, make, RELEASED)
+
+
+def _planned(
+    name: str, pairs: Sequence[Pair], base: str, settings: Mapping[str, float]
+) -> TrainingLog:
+    """Count a training, and return a log in its place."""
+    longest = int(settings["max_tokens"])
+    sizes = [min(longest, _n_characters(pair) / CHARACTERS_PER_TOKEN) for pair in pairs]
+    n_rows = int(settings["steps"] * settings["batch"])
+    n_tokens = round(n_rows * sum(sizes) / max(1, len(sizes)))
+    plan_file.note(
+        {
+            "model": base,
+            "label": f"train {name}",
+            "kind": "training",
+            "requests": n_rows,
+            "prompt_tokens": n_tokens,
+            "max_prompt_tokens": n_tokens,
+            "max_answer_tokens": 0,
+        }
+    )
+    losses = (Loss(0, 1.0), Loss(int(settings["steps"]), 1.0))
+    adapter = Adapter(f"{name}-planned", ADAPTERS / f"{name}-planned", "")
+    return TrainingLog(
+        adapter=adapter,
+        base=base,
+        settings=settings,
+        train=losses,
+        validation=losses,
+        pairs=len(pairs),
+        validation_pairs=1,
+        cut=0,
+        tokens=n_tokens,
+        trained_parameters=1,
+        parameters=1,
+        seconds=1.0,
+    )
+
+
+def _n_characters(pair: Pair) -> int:
+    prompt, answer = pair
+    if isinstance(prompt, str):
+        return len(prompt) + len(answer)
+    return sum(len(message["content"]) for message in prompt) + len(answer)
 
 
 def _require_leave_to_train(adapter: str) -> None:

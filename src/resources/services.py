@@ -182,6 +182,8 @@ def llm_endpoint(
         model = user_settings.llm_model or model
     if not start and user_settings.answers == "stored-only":
         return _stored_llm(model, adapters)
+    if user_settings.answers == "plan":
+        return _planned_llm(model)
     servers = llm_servers()
     if user_settings.llm_base_url or _is_served(servers, model):
         return _named_llm(servers, model, adapters, exact=exact)
@@ -189,6 +191,14 @@ def llm_endpoint(
         # a batch will answer, by a model that is known by its name alone
         return LlmEndpoint("", model, "", "vllm", "", "", 0, 64)
     return _embedded_llm(model, adapters, start=start)
+
+
+def _planned_llm(model: str) -> LlmEndpoint:
+    """What is known of a model that is not asked: the context of an embedded one."""
+    context = 0
+    if model in EMBEDDED_MODELS and not settings().llm_base_url:
+        context = engines.llm_card(choose_engine(model)[0], model, ())["context"]
+    return LlmEndpoint("", model, "", "vllm", "", "", context, concurrency=64)
 
 
 def why_not_served(model: str, *, exact: bool = True) -> str:

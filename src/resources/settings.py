@@ -279,11 +279,12 @@ class Settings(BaseSettings):
     llm_thinking_tokens: int = Field(
         0, ge=0, description="room for a thought, on top of each step's own limit on tokens"
     )
-    answers: Literal["check", "stored", "fresh", "stored-only", "collect"] = Field(
+    answers: Literal["check", "stored", "fresh", "stored-only", "collect", "plan"] = Field(
         "check",
         description="stored: ask only what is not stored; check: also ask a sample of the stored "
         "requests again and count equal replies; fresh: ask everything; stored-only: a request "
-        "that is not stored is an error; collect: it is noted for a batch",
+        "that is not stored is an error; collect: it is noted for a batch; plan: requests are "
+        "counted, and none is sent",
     )
     check_seconds: float = Field(
         180.0,

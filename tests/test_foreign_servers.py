@@ -1,0 +1,252 @@
+"""Servers of others: chapters of the smoke profile, asked of vLLM, llama.cpp, transformers and a LiteLLM proxy.
+
+`make test-interop` runs them. What ran with which goes to data/foreign_servers.json, which a page of the book shows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from test_not_run import project  # noqa: F401  # a fixture
+
+from evaluation import records
+from resources import engine_install, engines, services
+from resources.settings import BUILD, ROOT
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(3600)]
+MODEL = "SmolLM2-135M-Instruct"
+KEY = "sk-only-on-loopback"
+RESULTS = ROOT / "data" / "foreign_servers.json"
+CHAPTERS = os.environ.get("CHAPTERS", "01_side_effects_forward 06_interactions_qa").split()
+START_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A server of others.
+
+    Attributes:
+        package: What gives its version.
+        command: Arguments after the interpreter; ``{weights}``, ``{gguf}`` and ``{port}`` are filled in.
+        engine: The project's environment that has it; empty for one of its own.
+        requirements: What that one has.
+        model: The name that it gives the model; empty for `MODEL`.
+        behind: The server that it passes requests on to.
+        environment: Further variables.
+    """
+
+    package: str
+    command: Sequence[str]
+    engine: engine_install.EngineName | None = None
+    requirements: Sequence[str] = ()
+    model: str = ""
+    behind: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def python(self) -> Path:
+        """The interpreter of its environment, which is made on first need."""
+        if self.engine:
+            engine_install.install(self.engine, print)
+            return engine_install.engine_python(self.engine)
+        folder = BUILD / f"interop-{self.package}"
+        if not (folder / "bin" / "python").exists():
+            subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+            pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q"]
+            subprocess.run([*pip, *self.requirements], check=True)
+        return folder / "bin" / "python"
+
+
+FOREIGN = {
+    "vLLM": Foreign(
+        package="vllm",
+        engine="vllm",
+        command=[
+            "-m",
+            "vllm.entrypoints.openai.api_server",
+            "--model={weights}",
+            f"--served-model-name={MODEL}",
+            "--host=127.0.0.1",
+            "--port={port}",
+            "--max-model-len=4096",
+            "--max-num-seqs=8",
+            "--dtype=bfloat16",
+            "--enforce-eager",
+            "--kv-cache-memory-bytes=536870912",
+        ],
+        environment={"HF_HUB_OFFLINE": "1", "VLLM_API_KEY": KEY, "VLLM_NO_USAGE_STATS": "1"},
+    ),
+    "llama.cpp": Foreign(
+        package="xllamacpp",
+        engine="llamacpp",
+        command=[
+            str(ROOT / "src" / "resources" / "llamacpp_server.py"),
+            "--model={gguf}",
+            f"--name={MODEL}",
+            "--port={port}",
+            "--context=4096",
+            "--parallel=2",
+            "--threads=1",
+        ],
+        environment={"LLAMACPP_API_KEY": KEY},
+    ),
+    "transformers serve": Foreign(
+        package="transformers",
+        engine="vllm",
+        command=[
+            "{bin}/transformers",
+            "serve",
+            "{weights}",
+            "--host=127.0.0.1",
+            "--port={port}",
+        ],
+        model="{weights}",
+        environment={"HF_HUB_OFFLINE": "1"},
+    ),
+    "LiteLLM proxy": Foreign(
+        package="litellm",
+        requirements=["litellm[proxy]==1.80.10"],
+        command=[
+            "-m",
+            "litellm.proxy.proxy_cli",
+            "--config={config}",
+            "--host=127.0.0.1",
+            "--port={port}",
+        ],
+        behind="llama.cpp",
+        environment={"LITELLM_MASTER_KEY": KEY, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+    ),
+}
+
+
+@contextmanager
+def running(name: str, folder: Path) -> Iterator[tuple[str, str]]:
+    """The address of a server that runs, and the name that it gives the model."""
+    foreign = FOREIGN[name]
+    if foreign.behind:
+        with running(foreign.behind, folder) as (behind, model):
+            config = folder / "litellm.yaml"
+            params = {"model": f"openai/{model}", "api_base": behind, "api_key": KEY}
+            config.write_text(
+                json.dumps({"model_list": [{"model_name": MODEL, "litellm_params": params}]})
+            )
+            with _started(foreign, folder, {"config": str(config)}) as found:
+                yield found
+    else:
+        with _started(foreign, folder, _weights(foreign)) as found:
+            yield found
+
+
+def _weights(foreign: Foreign) -> dict[str, str]:
+    """What the model is loaded from: a file for llama.cpp, or a folder."""
+    if foreign.engine == "llamacpp":
+        source = engine_install.EMBEDDED_MODELS[MODEL].source
+        return {"gguf": str(engines.datasets.fetch(source))}
+    weights, _ = engines.weights_folder(MODEL, print)
+    return {"weights": weights}
+
+
+@contextmanager
+def _started(foreign: Foreign, folder: Path, values: dict[str, str]) -> Iterator[tuple[str, str]]:
+    port = services.free_port()
+    python = foreign.python()
+    values = values | {"port": str(port), "bin": str(python.parent)}
+    arguments = [part.format(**values) for part in foreign.command]
+    with (folder / f"{foreign.package}.log").open("wb") as log:
+        process = subprocess.Popen(
+            [str(python), *arguments],
+            env=os.environ | foreign.environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            url = f"http://127.0.0.1:{port}/v1"
+            _wait_for(url, process, Path(log.name))
+            yield url, foreign.model.format(**values) or MODEL
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        assert process.poll() is None, log.read_text(errors="replace")[-3000:]
+        try:
+            headers = {"Authorization": f"Bearer {KEY}"}
+            if httpx.get(f"{url}/models", headers=headers, timeout=5).status_code == 200:
+                return
+        except httpx.HTTPError:
+            pass
+        time.sleep(1)
+    raise AssertionError(
+        f"no answer within {START_SECONDS} s: {log.read_text(errors='replace')[-3000:]}"
+    )
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_chapters_complete_with_a_server_of_others(name, project, tmp_path):  # noqa: F811
+    with running(name, tmp_path) as (url, model):
+        for chapter in CHAPTERS:
+            record = _run(chapter, project, url, model)
+            _note(name, chapter, record)
+
+
+def _run(chapter: str, folder: Path, url: str, model: str) -> records.Record:
+    variables = {"PROFILE": "smoke", "LLM_BASE_URL": url, "LLM_API_KEY": KEY, "ANSWERS": "fresh"}
+    variables |= {"LLM_MODEL": model if model != MODEL else "", "MEDRAG_ROOT": str(folder)}
+    for store in (folder / "data").glob("derived/requests-fresh/*"):
+        store.unlink()  # replies of the server before
+    done = subprocess.run(
+        [sys.executable, "-m", "publish.run", chapter],
+        env=os.environ | variables | {"PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    (path,) = (folder / "_build" / "records").glob(f"smoke*/{chapter}.json")
+    record = records.Record.model_validate_json(path.read_text())
+    path.unlink()
+    return record
+
+
+def _note(name: str, chapter: str, record: records.Record) -> None:
+    """Add what ran to the file that the book shows."""
+    results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    server = results.setdefault(name, {"chapters": {}})
+    server["version"] = _version(FOREIGN[name])
+    models = [m for m in record.provenance.models if m.engine not in ("encoder", "graph")]
+    tokens = record.provenance.tokens
+    server["chapters"][chapter] = {
+        "requests": tokens["requests"],
+        "notes": _without_version(models[0].version or "") if models else "",
+    }
+    RESULTS.write_text(json.dumps(dict(sorted(results.items())), indent=1) + "\n")
+
+
+def _without_version(text: str) -> str:
+    """What was not as it was meant: all but the engine's version."""
+    return "; ".join(part for part in text.split("; ") if "requests" in part or "replies" in part)
+
+
+def _version(foreign: Foreign) -> str:
+    code = f"from importlib.metadata import version; print(version('{foreign.package}'))"
+    python = str(foreign.python())
+    shown = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+    return f"{foreign.package} {shown.stdout.strip()}".strip()

@@ -1,0 +1,169 @@
+"""What a run would ask and cost, before anything is asked."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from evaluation.records import Record
+from helpers import forecast
+from helpers.llm import LLM
+from publish import plan
+from resources import lora, plan_file
+from resources.services import LlmEndpoint
+from resources.settings import ROOT, settings
+
+LONG = "word " * 400
+
+
+@pytest.fixture
+def planning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """The file of the steps."""
+    path = tmp_path / "steps.jsonl"
+    monkeypatch.setattr(plan_file, "FILE", path)
+    monkeypatch.setattr(forecast, "_asked", set())
+    monkeypatch.setenv("ANSWERS", "plan")
+    settings.cache_clear()
+    yield path
+    monkeypatch.undo()
+    settings.cache_clear()
+
+
+def model(context: int = 0) -> LLM:
+    """A model at an address that nothing listens on."""
+    endpoint = LlmEndpoint("http://127.0.0.1:9/v1", "m", "", "openai", "", "", context, 1)
+    return LLM(endpoint, folder=None)
+
+
+def user(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
+
+
+def test_prompts_are_counted_once_and_nothing_is_sent(planning):
+    replies = model().chat_many([user(LONG), user(LONG), user("short")], max_tokens=50, label="ask")
+    assert len(replies) == 3
+    (step,) = forecast.read_steps(planning)
+    assert (step.label, step.requests, step.max_answer_tokens) == ("ask", 2, 100)
+    assert 480 < step.prompt_tokens == step.max_prompt_tokens < 560
+    model().chat_many([user("short")], max_tokens=50, label="again")
+    assert len(forecast.read_steps(planning)) == 1, "asked before"
+
+
+def test_a_prompt_that_holds_an_earlier_reply_has_a_range(planning):
+    (reply,) = model().chat_many([user("Suppose an answer.")], max_tokens=40, label="suppose")
+    model().chat_many([user(f"{reply.text} Is it so?")], max_tokens=8, label="ask")
+    first, second = forecast.read_steps(planning)
+    assert first.prompt_tokens == first.max_prompt_tokens
+    assert second.max_prompt_tokens == second.prompt_tokens + 40
+
+
+def test_choices_and_likelihoods_are_counted_and_have_stand_ins(planning):
+    (choice,) = model().choose_many([user("Is it?")], ["YES", "NO"], label="choose")
+    (scored,) = model().loglikelihood_many([("A text of some words", " and more")], label="score")
+    assert choice.answer in ("YES", "NO")
+    assert scored.total < 0
+    chosen, likely = forecast.read_steps(planning)
+    assert (chosen.requests, likely.requests, likely.max_answer_tokens) == (1, 1, 0)
+
+
+def test_a_prompt_beyond_the_context_costs_a_request_and_no_tokens(planning):
+    model(context=100).chat_many([user(LONG), user("short")], max_tokens=10, overflow="record")
+    (step,) = forecast.read_steps(planning)
+    assert (step.requests, step.is_cut, step.max_answer_tokens) == (2, True, 10)
+    assert step.prompt_tokens < 30
+
+
+def test_a_training_is_counted_and_not_done(planning):
+    pairs = [("a prompt " * 20, "an answer")] * 3
+    log = lora.trained("x", pairs, pairs[:1], "SmolLM2-135M-Instruct", steps=10, batch=4)
+    (step,) = forecast.read_steps(planning)
+    assert (step.kind, step.requests) == ("training", 40)
+    assert 40 * 40 < step.prompt_tokens < 40 * 60
+    assert not log.adapter.folder.exists()
+
+
+def test_amounts_add_up_to_hours_and_money():
+    asked = plan.Amount(requests=10, prompt_tokens=3e6, answer_tokens=1e6)
+    trained = plan.Amount(training_tokens=2e6)
+    prices = plan.Prices(prompt=0.5, answer=2.0, tokens_per_second=1000)
+    assert (asked + trained).gpu_hours(prices) == pytest.approx((4e6 + 3 * 2e6) / 1000 / 3600)
+    assert (asked + trained).money(prices) == pytest.approx(3.5)
+
+
+def test_the_table_has_a_row_for_each_chapter_and_model_and_the_sum():
+    amount = plan.Amount(
+        requests=10,
+        max_requests=12,
+        prompt_tokens=1500,
+        min_prompt_tokens=1000,
+        max_prompt_tokens=2000,
+        answer_tokens=30,
+        max_answer_tokens=30,
+    )
+    planned = [
+        plan.Planned("01_a", "m", amount),
+        plan.Planned("02_b", "n", amount, is_partial=True),
+    ]
+    out = io.StringIO()
+    plan.show(planned, plan.Prices(1, 1), Console(file=out, width=plan.WIDTH))
+    text = out.getvalue()
+    assert "10 (10 to 12)" in text
+    assert "1,500 (1,000 to 2,000)" in text
+    assert "3,000 (2,000 to 4,000)" in text, "the sum"
+    assert "02_b *" in text
+    assert "money" in text
+
+
+def test_no_encoder_of_a_plan_has_to_be_fetched(monkeypatch, tmp_path):
+    monkeypatch.setattr(plan, "FOLDER", tmp_path / "plan")
+    plan.prepare("paper")
+    text = (tmp_path / "plan" / "notebooks" / "profiles" / "paper.yml").read_text()
+    assert "Bio_ClinicalBERT" not in text
+    assert "reranker:" not in text
+    notebook = json.loads((tmp_path / "plan" / "notebooks" / "18_across_papers.ipynb").read_text())
+    tags = [cell["metadata"]["tags"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert all("raises-exception" in cell for cell in tags)
+    assert not (ROOT / "notebooks" / "18_across_papers.ipynb").is_symlink()
+
+
+UNSEEN = ("01_side_effects_forward", "16_qarag_retrieval", "18_across_papers")
+
+
+@pytest.mark.slow
+@pytest.mark.engine
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("notebook", UNSEEN)
+def test_a_plan_is_within_a_quarter_of_what_the_run_then_counts(notebook, tmp_path, monkeypatch):
+    """The smallest model and the sample, of which the plan knows nothing, answered from stored replies."""
+    monkeypatch.setattr(plan, "FOLDER", tmp_path / "plan")
+    planned = plan.plan([notebook], "smoke")
+    amount = sum((item.amount for item in planned), plan.Amount())
+    counted = _run_from_stored_replies(notebook)
+    for name, value in {
+        "requests": amount.requests,
+        "prompt": amount.prompt_tokens,
+    }.items():
+        assert value == pytest.approx(counted[name], rel=0.25), f"{name} of {planned}"
+    in_and_out = amount.prompt_tokens + amount.answer_tokens
+    assert in_and_out == pytest.approx(counted["prompt"] + counted["generated"], rel=0.25)
+
+
+def _run_from_stored_replies(notebook: str) -> dict[str, Any]:
+    variables = {"PROFILE": "smoke", "ANSWERS": "stored-only", "PYTHONPATH": str(ROOT / "src")}
+    subprocess.run(
+        [sys.executable, "-m", "publish.run", notebook],
+        env=os.environ | variables,
+        capture_output=True,
+        check=True,
+    )
+    path = ROOT / "_build" / "records" / "smoke" / f"{notebook}.json"
+    return Record.model_validate_json(path.read_text()).provenance.tokens
