@@ -28,8 +28,8 @@ from publish.run_pages import ORIGINS, ChapterAudit, audit_chapter
 
 FUNCTIONS: Final = (
     "n_questions picture tally outcomes reasons papers experiments downloads runs software models "
-    "sources data parameters faults benchmarks settings_table launch_links costs servers file evidence "
-    "exhibit audited"
+    "sources data parameters faults benchmarks settings_table launch_links costs servers file "
+    "evidence exhibit audited"
     " diagram balance landing headlines untested figures_gallery get_it shapes"
 )
 """What a template may call, beside `verdict` and what `Advice` says."""
