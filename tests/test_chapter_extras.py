@@ -87,3 +87,19 @@ def test_a_button_says_which_figures_its_code_makes_or_else_its_section() -> Non
     shown = [c["metadata"]["mystnb"]["code_prompt_show"] for c in cells[1:]]
     assert shown == ["Show the code for: The data", "Show the code of Figure 4.1 and Table 4.1"]
     assert cells[2]["metadata"]["tags"] == ["hide-input"]
+
+
+def code(source: str, *tags: str) -> dict[str, Any]:
+    return {"cell_type": "code", "source": source, "metadata": {"tags": ["hide-input", *tags]}}
+
+
+def test_the_code_in_which_the_arms_answer_is_open_once() -> None:
+    cells = [code("a = 1"), code("rows = run.answer(arms, asked)"), code("run.answer(more)")]
+    chapter_extras.open_core(cells)
+    assert [c["metadata"]["tags"] for c in cells] == [["hide-input"], [], ["hide-input"]]
+
+
+def test_a_cell_that_is_tagged_as_the_core_is_open_in_place_of_it() -> None:
+    cells = [code("rank()", "core"), code("rows = run.answer(arms, asked)")]
+    chapter_extras.open_core(cells)
+    assert [c["metadata"]["tags"] for c in cells] == [["core"], ["hide-input"]]

@@ -26,6 +26,7 @@ _CAPTION: Final = re.compile(r"<(figcaption|caption)>")
 _KINDS: Final[dict[str, Kind]] = {"figcaption": "Figure", "caption": "Table"}
 _SVG: Final = re.compile(r"<svg.*?</svg>", re.DOTALL)
 _HEADING: Final = re.compile(r"^#+ +(.+?)\s*$", re.MULTILINE)
+_ANSWERS: Final = re.compile(r"\b(run|study)\.answer\(")
 _LABEL: Final = re.compile(r'<span class="rag-label"[^>]*>([^<]+)</span>')
 ZIP_TIME: Final = (1980, 1, 1, 0, 0, 0)
 """Time of the files in an archive, so that equal tables give equal bytes."""
@@ -147,6 +148,22 @@ def label_code(cells: Iterable[Cell]) -> None:
         what = f"of {' and '.join(dict.fromkeys(labels))}" if labels else f"for: {section}"
         prompts = {"code_prompt_show": f"Show the code {what}", "code_prompt_hide": "Hide the code"}
         cell["metadata"]["mystnb"] = prompts
+
+
+def open_core(cells: Iterable[Cell]) -> None:
+    """Unfold the code in which a chapter's arms answer for the first time, in place.
+
+    It is the core of the method. A cell can also be tagged `core` by hand.
+    """
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    tagged = [cell for cell in code if "core" in _tags(cell)]
+    answering = [cell for cell in code if _ANSWERS.search(cell["source"])]
+    for cell in tagged or answering[:1]:
+        cell["metadata"]["tags"] = [tag for tag in _tags(cell) if tag != "hide-input"]
+
+
+def _tags(cell: Cell) -> list[str]:
+    return list(cell["metadata"].get("tags", ()))
 
 
 def _texts(cell: Cell) -> Iterator[str]:

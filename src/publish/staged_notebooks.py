@@ -15,7 +15,7 @@ from evaluation.markup import escape
 from evaluation.outcomes import Outcomes
 from evaluation.records import Record
 from publish import viewer
-from publish.chapter_extras import Exhibit, footer, label_code, number_exhibits
+from publish.chapter_extras import Exhibit, footer, label_code, number_exhibits, open_core
 from publish.chapters import Chapter, PageError, heading
 from publish.diagrams import diagram_of, small_diagrams
 from publish.headlines import read_headlines
@@ -166,6 +166,7 @@ class StagedNotebook:
         cells = [self._title_cell(), *_opening_cells(opening), *cells]
         exhibits = number_exhibits(cells, self.path.stem[:2].strip("_"))
         label_code(cells)
+        open_core(cells)
         notebook["cells"] = cells + self._footer_cells(exhibits)
         return StagedPage(name, json.dumps(notebook), exhibits)
 
