@@ -138,6 +138,7 @@ def test_what_a_document_holds_cannot_script_the_page_or_steer_the_terminal(tmp_
     relation = (Relation(0, 1, "int"),)
     own = OwnGraph.of_sentences([located(text, drug, other, relations=relation)], {})
     assert "<script>" not in own.page(tmp_path)
+    assert "<script>" not in own._repr_html_()
     assert own.page(tmp_path).count("&lt;script&gt;") >= 2
     assert "\x1b" not in own.summary()
 

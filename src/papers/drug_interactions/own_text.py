@@ -358,6 +358,13 @@ class OwnGraph:
 
     def page(self, path: Path) -> str:
         """Return a page with all that was read, for a browser."""
+        title = html.escape(f"Graph of {path}")
+        style = "body{font-family:sans-serif} td,th{padding:.2em .6em;text-align:left}"
+        head = f"<meta charset=utf-8><title>{title}</title><style>{style}</style>"
+        return f"<!doctype html>{head}<h1>{title}</h1>{self._repr_html_()}"
+
+    def _repr_html_(self) -> str:
+        """Return the tables for a notebook."""
         nodes = pd.DataFrame(sorted(self.content.nodes.items()), columns=["name", "kind"])
         tables = {
             "What was read": self.counts(),
@@ -368,10 +375,7 @@ class OwnGraph:
         parts = []
         for title, table in tables.items():
             parts.append(f"<h2>{title}</h2>{table.to_html(index=False, escape=True)}")
-        title = html.escape(f"Graph of {path}")
-        style = "body{font-family:sans-serif} td,th{padding:.2em .6em;text-align:left}"
-        head = f"<meta charset=utf-8><title>{title}</title><style>{style}</style>"
-        return f"<!doctype html>{head}<h1>{title}</h1>{''.join(parts)}"
+        return "".join(parts)
 
 
 def with_groups_as_drugs(content: KnowledgeGraph) -> KnowledgeGraph:
