@@ -8,7 +8,7 @@ import csv
 import io
 import re
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import unescape
 from typing import Any, Final, Literal
@@ -156,10 +156,15 @@ def open_core(cells: Iterable[Cell]) -> None:
     It is the core of the method. A cell can also be tagged `core` by hand.
     """
     code = [cell for cell in cells if cell["cell_type"] == "code"]
+    for cell in _core(code):
+        cell["metadata"]["tags"] = [tag for tag in _tags(cell) if tag != "hide-input"]
+
+
+def _core(code: Sequence[Cell]) -> list[Cell]:
+    """Return the cells tagged as the core, or else the first in which arms answer."""
     tagged = [cell for cell in code if "core" in _tags(cell)]
     answering = [cell for cell in code if _ANSWERS.search(cell["source"])]
-    for cell in tagged or answering[:1]:
-        cell["metadata"]["tags"] = [tag for tag in _tags(cell) if tag != "hide-input"]
+    return tagged or answering[:1]
 
 
 def _tags(cell: Cell) -> list[str]:
