@@ -17,7 +17,7 @@ from trials import BOARD, FETCH, GRAPH, INDEX, NOTEBOOK, SERVER, _reported
 
 Act = Callable[[Bench], None]
 EDITS: dict[str, tuple[str, str, str]] = {
-    "module": ("src/papers/demo/wording.py", '""', '" Now 1"'),
+    "module": ("src/papers/demo/wording.py", 'WORDS = ""', 'WORDS = " Now 1"'),
     "notebook": ("notebooks/01_demo_small.ipynb", "Now 1", "Now 2"),
     "profile": ("notebooks/profiles/smoke.yml", "24", "25"),
     "rule": ("data/published/demo.yml", "better: row, than: other", "better: other, than: row"),
