@@ -18,7 +18,7 @@ import nbformat
 import psutil
 import pytest
 import yaml
-from conftest import new_project, processor_seconds, running_in
+from conftest import new_project, processor_seconds, python_says, running_in
 from filelock import FileLock
 from nbclient.client import NotebookClient
 from nbclient.exceptions import DeadKernelError
@@ -27,7 +27,7 @@ from evaluation import records, reference
 from helpers.requests import StoreError
 from publish import dependencies, kernel, run
 from resources import parameters
-from resources.settings import NOTEBOOKS, PROFILES
+from resources.settings import NOTEBOOKS, PROFILES, run_command_line
 
 PUBLISHED = """
 paper: demo
@@ -604,3 +604,32 @@ def test_ctrl_c_leaves_no_server_and_no_half_written_output(ready, run_in):
     assert not Path(f"/proc/{pid}").exists()
     assert not list((ready / "_build").rglob("*.part*"))
     assert not executed(ready, "01_demo_first").exists()
+
+
+def test_a_run_that_is_asked_to_end_ends_without_a_traceback(ready, start_in):
+    """The whole group gets the signal, and make passes it on: it comes twice."""
+    write_notebook(
+        ready, "01_demo_first", "open('began', 'w').close()\nimport time\ntime.sleep(60)"
+    )
+    command = ["make", "PROFILE=smoke", "notebook", "NB=01_demo_first"]
+    process = start_in("bash", "-c", f"exec {' '.join(command)} 2>&1")
+    wait_for((ready / "began").exists)
+    os.killpg(process.pid, signal.SIGTERM)
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode != 0
+    assert "Traceback" not in output
+    assert not executed(ready, "01_demo_first").exists()
+
+
+def test_a_folder_that_is_removed_during_a_run_is_told_with_what_to_do(capsys):
+    def command():
+        raise FileNotFoundError("output folder _build/executed doesn't exist.")
+
+    assert run_command_line(command) == 1
+    assert "run the same command again" in capsys.readouterr().err
+
+
+def test_what_runs_a_notebook_does_not_load_what_draws_figures():
+    heavy = "{'matplotlib', 'seaborn', 'scipy', 'sklearn'}"
+    code = f"import sys, publish.run, publish.schedule; print({heavy} & set(sys.modules))"
+    assert python_says(code) == "set()\n"

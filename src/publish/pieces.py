@@ -11,6 +11,7 @@ from evaluation import figures, verdicts
 from evaluation.markup import Markup
 from evaluation.published import Number, published
 from evaluation.records import Record
+from publish.durations import duration
 
 _TOGETHER: Final = re.compile(r"(?<=\b[np]) (?=[=<] \d)|(?<=\b[np] [=<]) (?=\d)|(?<=\d) (?=%)")
 """Spaces at which no line may end."""
@@ -72,14 +73,6 @@ def answering(record: Record) -> list[str]:
     if not names:  # a run that answers questions which the paper does not ask
         names = [model.name for model in used if model.engine not in _NO_LLM]
     return [engines.get(name, name) for name in dict.fromkeys(names)]
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person says them: `48 s`, `12 min`, `1 h 05 min`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
 
 
 def spaced(text: str) -> str:

@@ -15,6 +15,7 @@ from filelock import BaseFileLock, FileLock, Timeout
 
 from evaluation import records
 from publish import freshness
+from publish.durations import duration
 from publish.kernel import execute_cells
 from resources.parameters import parameters
 from resources.settings import (
@@ -164,8 +165,6 @@ def _seal(executed: Path) -> None:
 
 def time_left(profile: str, notebooks: Sequence[str], jobs: int) -> str:
     """Say about how long the others take, by the reference run and this machine's pace so far."""
-    from publish.pieces import duration  # noqa: PLC0415  # and pandas
-
     reference = _seconds_by_notebook(RESULTS / profile, notebooks)
     done = [name for name in reference if _is_done(name, profile)]
     pending = [name for name in reference if name not in done]

@@ -16,8 +16,9 @@ from evaluation.records import Record
 from evaluation.vocabulary import Verdict
 from publish import viewer
 from publish.chapters import Chapter
+from publish.durations import duration
 from publish.launch import repository_url
-from publish.pieces import answering, digits, duration, fine_print, link_to, table
+from publish.pieces import answering, digits, fine_print, link_to, table
 from resources.parameters import read_notebook
 from resources.registry import registry
 from resources.settings import RESULTS, ROOT, Settings

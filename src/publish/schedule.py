@@ -25,6 +25,8 @@ POLL = 0.1
 """Seconds between two looks at the processes."""
 PATIENCE = 20.0
 """Seconds in which an interrupted notebook may put its results in order."""
+STATUS_TERMINATED = 128 + signal.SIGTERM
+"""The exit status of a command that a signal ended, as a shell gives it."""
 OWN_INTERRUPT = 2.0
 """Seconds in which what was interrupted together with this process ends by itself."""
 
@@ -232,8 +234,8 @@ def _own_servers(environment: dict[str, str]) -> None:
     subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-class Terminated(BaseException):
-    """This process was asked to end, or what started it has ended."""
+class Terminated(SystemExit):
+    """This process was asked to end, or what started it has ended; it does so without a word."""
 
 
 @contextmanager
@@ -244,15 +246,18 @@ def _ending_with_parent() -> Iterator[Callable[[], None]]:
         A function that raises Terminated once the parent has ended.
     """
     parent = os.getppid()
+    signals = (signal.SIGTERM, signal.SIGHUP)
 
     def terminate(number: int, frame: FrameType | None) -> None:
-        raise Terminated
+        # make passes on a signal that its whole group has got: once is enough
+        for ignored in signals:
+            signal.signal(ignored, signal.SIG_IGN)
+        raise Terminated(STATUS_TERMINATED)
 
     def check_parent() -> None:
         if os.getppid() != parent:
-            raise Terminated
+            raise Terminated(STATUS_TERMINATED)
 
-    signals = (signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(number, terminate) for number in signals]
     try:
         yield check_parent

@@ -448,4 +448,7 @@ def explain_os_error(error: OSError) -> str:
             "Too many files are open at once. Raise the limit (ulimit -n 1024) and run the same "
             "command again."
         )
-    return str(error)
+    what = str(error)
+    if isinstance(error, FileNotFoundError):
+        what = f"{what.rstrip('.')}. If it was removed meanwhile, run the same command again."
+    return what
