@@ -550,7 +550,8 @@ def test_the_laptop_profile_keeps_the_teacher_of_the_released_adapters():
 def test_the_cost_of_adapters_is_estimated_before_they_are_trained():
     corpus = load("GIT", "sample")
     recipe = adapted.Recipe(steps=1000, seed=0, batch=4)
-    job = (corpus, {"lora_rag": cast(Plan, None)}, [])
+    no_rows: list[Any] = []
+    job = (corpus, {"lora_rag": cast(Plan, None)}, no_rows)
     text = adapted.training_cost([job], recipe, "meta-llama/Llama-2-13b-hf")
     assert text.startswith("2 adapters of 1,000 steps of 4 rows")
     tokens = 1e6 * float(text.split("about ")[1].split(" million")[0])
