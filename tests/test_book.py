@@ -385,7 +385,7 @@ def test_your_own_run_takes_the_references_place(empty: Project) -> None:
     assert "Your run" in chapter
     assert "Reference results" not in chapter
     closed = f"{(ARMS['closed_book'][0] + 10) / 4:.2f} %"
-    assert closed in empty.text("index")
+    assert closed in empty.text("paper-side_effects")
     assert closed in empty.text(BOARD)
 
 

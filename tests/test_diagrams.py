@@ -88,3 +88,12 @@ def test_the_small_shapes_lead_to_the_papers_pages_and_hold_no_link_within_a_lin
     assert html.count("<a ") == 1
     assert 'href="../paper-qa_rag.html"' in html
     assert "QA &lt;RAG&gt;" in html
+
+
+def test_where_the_repository_is_known_each_part_leads_to_its_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("REPOSITORY_URL", "https://github.com/owner/name")
+    html = diagrams.diagram_of("biomedrag")
+    address = "https://github.com/owner/name/blob/main/src/papers/biomedrag/corpora.py"
+    assert f'href="{address}"' in html

@@ -28,6 +28,8 @@ FAMILIES: Final = {
 }
 """Words of the legend."""
 
+SOURCE: Final = Path(__file__).resolve().parents[1]
+"""The folder of the packages."""
 DIAGRAMS: Final = ROOT / "book" / "diagrams"
 WIDE_BOX: Final = (142.0, 76.0)
 """Width and height of a part on a wide screen, in user units; the page shows one as one pixel."""
@@ -77,11 +79,11 @@ class Part:
     @property
     def source(self) -> str:
         """Path of the module's file within the project."""
-        return _module_file(self.module.split(".")).relative_to(ROOT).as_posix()
+        return _module_file(self.module.split(".")).relative_to(SOURCE.parent).as_posix()
 
 
 def _module_file(parts: Sequence[str]) -> Path:
-    package = ROOT.joinpath("src", *parts)
+    package = SOURCE.joinpath(*parts)
     initial = package / "__init__.py"
     return initial if initial.is_file() else package.with_suffix(".py")
 
