@@ -166,8 +166,8 @@ class Vocabulary:
     def meant_names(self, text: str) -> list[Normalised]:
         """Find what a text names that the graph does not have as written.
 
-        These are brands and synonyms of the graph's drugs, misspelt names, and drugs that the graph
-        lacks.
+        These are brands and synonyms of the graph's drugs, misspelt names of drugs, and drugs that
+        the graph lacks.
 
         Returns:
             The names: those of several words first, then in the order of the text.
@@ -197,19 +197,16 @@ class Vocabulary:
             return Normalised("drug", written, None, len(written))
         if " " in written:
             return None
-        for role in self.names:
-            match = self.normalise(written, role)
-            if match.distance <= len(written) // LETTERS_PER_EDIT:
-                return match
-        return None
+        # Of effects a plain word may be near to a name, as "interactions" to "interaction".
+        match = self.normalise(written, "drug")
+        return match if match.distance <= len(written) // LETTERS_PER_EDIT else None
 
     def _by_other_name(self, written: str) -> Normalised | None:
         """The drug of another name; None if the graph has none of its drugs."""
         drugs = _real_drugs()
         meant = set(drugs.get(canonical(written), ()))
         names = []
-        for name in self.names["drug"] if meant else ():
-            key = canonical(name)
+        for key, name in self._canonical_names["drug"].items() if meant else ():
             if key in meant or not meant.isdisjoint(drugs.get(key, ())):
                 names.append(name)
         if not names:
@@ -230,6 +227,14 @@ class Vocabulary:
             if name not in linked[role]:
                 linked[role].append(name)
         return linked
+
+    @cached_property
+    def _canonical_names(self) -> dict[str, dict[str, str]]:
+        """The graph's names by what they are compared by, of each role."""
+        by_role = {}
+        for role, names in self.names.items():
+            by_role[role] = {canonical(name): name for name in names}
+        return by_role
 
     def _matches(self, text: str) -> Iterator[tuple[int, str, str]]:
         """Yield number of the first word, role and name of each name in a text."""
