@@ -7,7 +7,7 @@ import math
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
