@@ -251,14 +251,6 @@ class Vocabulary:
                 used.update(range(first, end))
 
     @cached_property
-    def _canonical_names(self) -> dict[str, dict[str, str]]:
-        """The names of each role by their canonical form."""
-        by_role = {}
-        for role, names in self.names.items():
-            by_role[role] = {canonical(name): name for name in names}
-        return by_role
-
-    @cached_property
     def _longest_name(self) -> int:
         """Words of the longest name."""
         return max((name.count(" ") + 1 for name in self._roles_by_name), default=0)
