@@ -10,6 +10,7 @@ import typer
 from medrerun.api import api
 from medrerun.ask_guidance import guidance
 from medrerun.ask_interactions import interactions
+from medrerun.ask_notes import ask_notes, notes_app
 from medrerun.ask_side_effects import ask_side_effects
 from medrerun.extract import apply as extract_apply, train as extract_train
 from resources.settings import run_command_line
@@ -29,8 +30,10 @@ servers_app = typer.Typer(help="Start and stop the embedded servers.", **NOT_RIC
 ask_app = typer.Typer(help="Ask the papers' systems about your own data.", **NOT_RICH)  # type: ignore[arg-type]
 ask_app.command("guidance")(guidance)
 ask_app.command("interactions")(interactions)
+ask_app.command("notes")(ask_notes)
 ask_app.command("side-effects")(ask_side_effects)
 app.add_typer(ask_app, name="ask")
+app.add_typer(notes_app, name="notes")
 app.command()(api)
 extract_app = typer.Typer(help="Teach BiomedRAG on your own labelled texts.", **NOT_RICH)  # type: ignore[arg-type]
 extract_app.command("train")(extract_train)

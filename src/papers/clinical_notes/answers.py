@@ -30,7 +30,7 @@ from papers.clinical_notes.chart_questions import (
 )
 from papers.clinical_notes.cleaning import milligrams
 from papers.clinical_notes.extraction_scores import gold_status, gold_symptoms
-from papers.clinical_notes.gold import Chart, Charts, MedicationEvent, Note
+from papers.clinical_notes.gold import NO_DATE, Chart, Charts, MedicationEvent, Note
 from papers.clinical_notes.passages import Chunk
 from papers.clinical_notes.query import Lexicon
 from papers.clinical_notes.questions import by_note
@@ -60,7 +60,7 @@ def retrieve_passages(
     passages = []
     for question in questions:
         retrieval = retriever.retrieve(question.text, k=k)
-        passages.append(_by_date(retrieval.passages))
+        passages.append(by_date(retrieval.passages))
     return passages
 
 
@@ -76,7 +76,7 @@ def right_passages(
             for chunk in chunks_by_note.get(place.note, ()):
                 if supports(question, chunk):
                     right[chunk.id] = chunk
-        passages.append(_by_date(right.values()))
+        passages.append(by_date(right.values()))
     return passages
 
 
@@ -98,7 +98,8 @@ def supports(question: ChartQuestion, passage: Chunk) -> bool:
     return any(passage.covers(place.start, place.end) for place in places)
 
 
-def _by_date(chunks: Iterable[Chunk]) -> list[Chunk]:
+def by_date(chunks: Iterable[Chunk]) -> list[Chunk]:
+    """Sort passages by the date of their note."""
     return sorted(chunks, key=lambda chunk: (chunk.date, chunk.id))
 
 
@@ -110,13 +111,31 @@ _INSTRUCTION = (
 
 
 def answer_prompt(question: ChartQuestion, passages: Sequence[Chunk]) -> list[Message]:
-    """Build the prompt: rules, numbered and dated passages, question, form of the answer."""
+    """Build the prompt of a question of the seven kinds, with the form of its answer."""
+    _, form = QUESTION_FORMS[question.kind]
+    return free_prompt(f"{question.text}\n{form}", passages)
+
+
+def free_prompt(question: str, passages: Sequence[Chunk]) -> list[Message]:
+    """Build the prompt of any question: rules, numbered and dated passages, question."""
     numbered = []
     for number, passage in enumerate(passages, start=1):
-        numbered.append(f"[{number}] ({passage.date})\n{passage.text.strip()}")
+        day = "no date" if passage.date == NO_DATE else passage.date
+        numbered.append(f"[{number}] ({day})\n{passage.text.strip()}")
     texts = "\n\n".join(numbered)
-    _, form = QUESTION_FORMS[question.kind]
-    return chat_messages(_INSTRUCTION, f"{texts}\n\nQuestion: {question.text}\n{form}")
+    return chat_messages(_INSTRUCTION, f"{texts}\n\nQuestion: {question}")
+
+
+def read_citations(text: str, passages: Sequence[Chunk]) -> tuple[list[int], bool]:
+    """Read the passages that a reply cites, and whether it says that they do not tell.
+
+    Returns:
+        The numbers of passages of the prompt, each once, and whether the reply has no answer.
+    """
+    text = without_thought(text)
+    cited = [number for number in cited_numbers(text) if 1 <= number <= len(passages)]
+    words = plain_text(CITATION.sub(" ", text))
+    return cited, _NOT_FOUND.search(words) is not None
 
 
 @dataclass(frozen=True)

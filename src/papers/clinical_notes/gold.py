@@ -10,7 +10,12 @@ from datetime import date
 from typing import Literal, TypeVar, get_args
 
 Split = Literal["train", "dev", "test"]
-NoteKind = Literal["clinic visit", "phone call", "admission", "discharge summary", "EEG report"]
+NoteKind = Literal[
+    "clinic visit", "phone call", "admission", "discharge summary", "EEG report", "clinical note"
+]
+"""Kinds of the synthetic notes, and what own notes are."""
+NO_DATE = date.min
+"""Date of a note whose date is not known."""
 Action = Literal["start", "increase", "decrease", "stop", "continue", "switch", "single dose"]
 Effectiveness = Literal["effective", "partial", "ineffective", "not tolerated"]
 Outcome = Literal["successful", "refractory", "undetermined"]
@@ -34,6 +39,7 @@ class Note:
 
     Attributes:
         untidy: Whether it has the forms of real notes; see `untidy`.
+        source: Where it was read, such as a path within a folder; empty for a synthetic one.
     """
 
     note_id: str
@@ -42,6 +48,7 @@ class Note:
     kind: NoteKind
     text: str
     untidy: bool = False
+    source: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -173,8 +173,8 @@ _DATE_FORMS = (
     rf"(?:{_MONTHS})\.?\s+\d{{1,2}}(?:st|nd|rd|th)?,?\s+\d{{4}}",
 )
 """How a question writes a day."""
-_DAY = rf"(?<![\d/.-])(?:{'|'.join(_DATE_FORMS)})(?![\d/-])"
-_PERIOD = rf"(?:{_DAY}|(?:(?:{_MONTHS})\.?,?\s+|\d{{1,2}}/)?(?:19|20)\d{{2}})"
+DAY = rf"(?<![\d/.-])(?:{'|'.join(_DATE_FORMS)})(?![\d/-])"
+_PERIOD = rf"(?:{DAY}|(?:(?:{_MONTHS})\.?,?\s+|\d{{1,2}}/)?(?:19|20)\d{{2}})"
 """A day, a month or a year."""
 
 
@@ -191,7 +191,7 @@ _RANGES = tuple(
         rf"\b(?P<after>after)\s+{_named('a')}\b",
         rf"\b(?:until|till|through|up to|by)\s+{_named('b')}\b",
         rf"\b(?P<before>before|prior to)\s+{_named('b')}\b",
-        rf"(?P<within>(?P<a>{_DAY}))",
+        rf"(?P<within>(?P<a>{DAY}))",
         rf"\b(?:in|during|on|of|around|for)\s+(?P<within>{_named('a')})\b",
     )
 )

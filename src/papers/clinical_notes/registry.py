@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from papers.clinical_notes.cleaning import CONTEXT_LIMIT, TERMS, clean
 from papers.clinical_notes.extraction import Medication, Reading
-from papers.clinical_notes.gold import Note, Role
+from papers.clinical_notes.gold import NO_DATE, Note, Role
 from papers.clinical_notes.lines import sentence
 from papers.clinical_notes.wording import words
 from resources.settings import DERIVED
@@ -110,14 +110,15 @@ def _rows(
 
 def _note_columns(note: Note, reading: Reading) -> dict[str, object]:
     """What all rows of a note share."""
+    day = "" if note.date == NO_DATE else note.date.isoformat()
     return {
         "event_id": f"{note.note_id}-E",
         "event_type": "clinical_note",
         "patient_id": note.patient_id,
-        "note_date": note.date.isoformat(),
+        "note_date": day,
         "note_id": note.note_id,
-        "source_text_file": f"patient_notes/{note.patient_id}/{note.note_id}.txt",
-        "source_date_key": note.date.isoformat(),
+        "source_text_file": note.source or f"patient_notes/{note.patient_id}/{note.note_id}.txt",
+        "source_date_key": day,
         "seizure_status": reading.status,
         "seizure_symptoms": sorted(seizure_symptoms(reading)),
         "note_text": note.text,

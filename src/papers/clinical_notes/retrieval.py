@@ -11,9 +11,11 @@ The paper leaves three points open. They are settled here as follows:
 - A passage that one of the two searches did not return has the score 0 from it.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +60,8 @@ class RetrieverConfig:
         boost: Added to a passage that names a drug of the question.
         penalty: Subtracted from a passage that names none of them.
         filters: Whether only passages of the named patients and dates are searched.
+        medication_filter: Whether only passages that name a drug of the question are searched,
+            too. The paper does so before the search, and yet has a penalty for other passages.
     """
 
     candidates: int = 200
@@ -68,9 +72,44 @@ class RetrieverConfig:
     boost: float = 0.2
     penalty: float = 0.05
     filters: bool = True
+    medication_filter: bool = False
 
 
 PAPER_CONFIG = RetrieverConfig()
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What a person states besides the question; it goes before what the question says.
+
+    Attributes:
+        patient: Identifier of a patient.
+        since: First day.
+        until: Last day.
+        medication: A drug, by any of its names; only passages that name it are searched.
+    """
+
+    patient: str = ""
+    since: date | None = None
+    until: date | None = None
+    medication: str = ""
+
+    def narrow(self, query: Query, lexicon: Lexicon) -> Query:
+        """Put these filters in place of those that a question names."""
+        patients = frozenset({self.patient}) if self.patient else query.patients
+        drugs = query.drugs
+        if self.medication:
+            drugs = lexicon.drugs_in(self.medication) or frozenset({self.medication.lower()})
+        return replace(
+            query,
+            patients=patients,
+            drugs=drugs,
+            since=self.since or query.since,
+            until=self.until or query.until,
+        )
+
+
+NO_FILTERS = Filters()
 
 
 @dataclass(frozen=True)
@@ -173,7 +212,12 @@ class Retriever:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="search")
 
     def retrieve(
-        self, question: str, *, k: int = 10, config: RetrieverConfig = PAPER_CONFIG
+        self,
+        question: str,
+        *,
+        k: int = 10,
+        config: RetrieverConfig = PAPER_CONFIG,
+        filters: Filters = NO_FILTERS,
     ) -> Retrieval:
         """Find the best passages for a question.
 
@@ -181,11 +225,15 @@ class Retriever:
             question: The question in natural language.
             k: Number of passages to return.
             config: Parameters of the retriever.
+            filters: Filters besides those that the question names.
 
         Returns:
             At most ``k`` passages, with the audit trail.
         """
-        candidates = self.candidates(parse(question, self.lexicon), config)
+        query = filters.narrow(parse(question, self.lexicon), self.lexicon)
+        if filters.medication:
+            config = replace(config, medication_filter=True)
+        candidates = self.candidates(query, config)
         rerank_scores = score_candidates(self.reranker, candidates)
         order, components = rank_candidates(candidates, config, rerank_scores)
         best_rows = candidates.rows[order[:k]]
@@ -241,6 +289,9 @@ class Retriever:
         if query.until:
             mask &= self._days <= query.until.toordinal()
             filters.append(f"to {query.until}")
+        if config.medication_filter and query.drugs:
+            mask &= self._names_any(query.drugs)
+            filters.append(f"medication {' or '.join(sorted(query.drugs))}")
         return mask, tuple(filters)
 
     def _search_faiss(self, query: Query, rows: Integers, k: int) -> dict[int, float]:
@@ -280,11 +331,19 @@ class Retriever:
         """Whether each passage names a drug of the question, if that names any."""
         if not query.drugs:
             return None
-        names_drug = np.zeros(len(rows), dtype=bool)
-        for drug in query.drugs:
+        return self._names_any(query.drugs)[rows]
+
+    def _names_any(self, drugs: Iterable[str]) -> Bools:
+        """Whether each passage of the store names one of these drugs."""
+        names = np.zeros(len(self.chunks), dtype=bool)
+        for drug in drugs:
             if drug in self._names_drug:
-                names_drug |= self._names_drug[drug][rows]
-        return names_drug
+                names |= self._names_drug[drug]
+            elif drug not in self.lexicon.aliases:
+                word = re.compile(rf"(?<!\w){re.escape(drug)}(?!\w)", re.I)
+                matches = [word.search(chunk.text) is not None for chunk in self.chunks]
+                names |= np.array(matches)
+        return names
 
     def _audit(self, found: Candidates, *, n_ranked: int, n_returned: int) -> dict[str, object]:
         query = found.query
