@@ -67,3 +67,27 @@ def build_notes(
 def _show_log() -> None:
     logging.basicConfig(format="%(message)s")
     logging.getLogger("papers").setLevel(logging.INFO)
+
+
+@notes_app.command("evaluate")
+def evaluate_notes(  # options of a command
+    labelled: Annotated[
+        Path, typer.Argument(help="CSV or Excel: query, relevant (passages, notes)")
+    ],
+    path: Annotated[Path, typer.Argument(help=PATH)],
+    topk: Annotated[int, typer.Option(min=1, help="ranks that count for P@K and R@K")] = 10,
+    plots: Annotated[Path | None, typer.Option(help="folder of the plots")] = None,
+    encoder: Encoder = "all-MiniLM-L6-v2",
+    out: Out = None,
+) -> None:
+    """Score the search on labelled questions: P@K, R@K, MRR and AP by intent, and five plots."""
+    from papers.clinical_notes import own_evaluation, system  # noqa: PLC0415
+
+    _show_log()
+    notes = system.open_notes(path, system.Options(encoder=encoder, home=out))
+    queries = own_evaluation.read_labelled(labelled, notes)
+    evaluation = own_evaluation.evaluate(notes, queries, topk)
+    folder = plots or notes.home / "eval_plots"
+    own_evaluation.write_plots(evaluation, folder)
+    sys.stdout.write(f"{evaluation.by_intent().to_string(float_format='%.3f')}\n")
+    sys.stdout.write(f"Plots and the scores of each question: {folder}\n")

@@ -185,7 +185,8 @@ def _note_starts(text: str) -> list[tuple[int, date]]:
     starts = []
     block_starts = [0, *(match.end() for match in _BLANK.finditer(text))]
     for start in block_starts:
-        lines = text[start : start + 4 * MAX_HEAD_LINE].split("\n")[:3]
+        block = _BLANK.split(text[start : start + 4 * MAX_HEAD_LINE], maxsplit=1)[0]
+        lines = block.split("\n")[:3]
         day = _day_in_lines([line for line in lines if len(line) <= MAX_HEAD_LINE])
         if day:
             starts.append((start, day))

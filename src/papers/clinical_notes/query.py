@@ -289,4 +289,6 @@ def period(text: str) -> tuple[date, date]:
         text = f"{european[2]}/{european[1]}/{european[3]}"
     plain = re.sub(r"(?<=\d)(?:st|nd|rd|th)\b|\bof\b|\.", "", text, flags=re.I)
     span = pd.Period(plain)
+    if pd.isna(span):
+        raise ValueError("A date was needed; found none.")
     return span.start_time.date(), span.end_time.date()

@@ -304,11 +304,11 @@ def excerpt(text: str, words: str) -> str:
     if len(plain) <= EXCERPT:
         return plain
     question_words = _words(words)
-    best_start, best_count = 0, -1
+    best_start, best_count = 0, 0
     for match in re.finditer(r"^|(?<=[.:;])\s+", plain):
         start = match.end()
         count = len(question_words & _words(plain[start : start + EXCERPT]))
-        if count > best_count:
+        if count >= best_count:  # of equal ones the last, which begins with what it is about
             best_start, best_count = start, count
     end = best_start + EXCERPT
     before = "... " if best_start else ""
