@@ -94,7 +94,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def opened(path: Path, model: Any = None, **options: Any) -> system.Notes:
-    return system.open_notes(path, system.Options(**options), model=model or Scripted())
+    llm: Any = model or Scripted()
+    return system.open_notes(path, system.Options(**options), model=llm)
 
 
 # ------------------------------------------------------------------------------------------------------ what is read
@@ -192,9 +193,9 @@ def test_the_registry_has_the_papers_columns_and_the_index_its_metadata(folder):
     metadata = pd.read_parquet(notes.home / "vector_index" / "faiss_chunk_metadata.parquet")
     assert len(metadata) == notes.retriever.index.size
     assert set(metadata.source_text_file) == set(NOTES)
-    for row in metadata.itertuples():
-        note = next(note for note in notes.own.notes if note.note_id == row.note_id)
-        assert note.text[row.start : row.end] == row.text
+    texts = {note.note_id: note.text for note in notes.own.notes}
+    for row in metadata.to_dict("records"):
+        assert texts[row["note_id"]][row["start"] : row["end"]] == row["text"]
     loaded = indexes.Index.load(notes.home / "vector_index")
     assert loaded.size == len(metadata)
 

@@ -288,7 +288,7 @@ def period(text: str) -> tuple[date, date]:
     if european:
         text = f"{european[2]}/{european[1]}/{european[3]}"
     plain = re.sub(r"(?<=\d)(?:st|nd|rd|th)\b|\bof\b|\.", "", text, flags=re.I)
-    span = pd.Period(plain)
-    if pd.isna(span):
+    if not plain.strip():
         raise ValueError("A date was needed; found none.")
+    span = pd.Period(plain)
     return span.start_time.date(), span.end_time.date()
