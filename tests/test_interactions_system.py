@@ -71,6 +71,7 @@ def test_own_text_becomes_a_graph_that_cites_file_and_section(folder: Path) -> N
     assert own.content.nodes["warfarin"] == "Drug"
     assert own.n_documents == 2
     assert "c.xyz" in own.summary()
+    assert "misses relations" in own.summary()
     for fact, ids in own.content.edges.items():
         for name in ids:
             source = own.sources[name]

@@ -55,6 +55,11 @@ SENTENCES_PER_SECOND = 100
 MAX_SHOWN = 8
 """Relations of each type in the summary; the page has all."""
 
+CAUTION = (
+    "This reading misses relations that the text states, and some that it finds are wrong: chapter "
+    "05 measures both. Check them against the sentences."
+)
+
 _BLOCK = re.compile(r"\S.*?(?=\n[ \t]*\n|\Z)", re.DOTALL)
 _WORD = re.compile(r"\S+")
 
@@ -340,6 +345,7 @@ class OwnGraph:
         lines = [f"{name}: {number:,}" for name, number in self.counts().itertuples(index=False)]
         for relation in (INTERACTS, CAUSES):
             lines += self._relation_lines(relation)
+        lines.append(CAUTION)
         lines += [f"Left out: {line}" for line in documents.describe(self.left_out)]
         return "\n".join(printable(line) for line in lines)
 
@@ -375,7 +381,7 @@ class OwnGraph:
         parts = []
         for title, table in tables.items():
             parts.append(f"<h2>{title}</h2>{table.to_html(index=False, escape=True)}")
-        return "".join(parts)
+        return f"<p>{CAUTION}</p>{''.join(parts)}"
 
 
 def with_groups_as_drugs(content: KnowledgeGraph) -> KnowledgeGraph:
