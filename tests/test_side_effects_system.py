@@ -158,9 +158,9 @@ def test_names_with_dots_and_commas_are_found_as_written() -> None:
 
 def test_a_frequency_is_the_range_of_all_statements(sample: Catalogue) -> None:
     statements = (
-        Frequency("25.5%", 0.255, 0.255, "file, line 1"),
-        Frequency("6.5%", 0.065, 0.065, "file, line 2"),
-        Frequency("very common", 0.1, 1.0, "file, line 3"),
+        Frequency.read("25.5%", 0.255, 0.255, "file, line 1"),
+        Frequency.read("6.5%", 0.065, 0.065, "file, line 2"),
+        Frequency.read("very common", 0.1, 1.0, "file, line 3"),
     )
     pair = ("metformin", "nausea")
     catalogue = Catalogue("SIDER", "", sample.facts, {pair: statements}, {})

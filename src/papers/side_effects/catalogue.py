@@ -28,18 +28,21 @@ class Frequency(NamedTuple):
         low: Smallest share of patients that it stands for; None for words of unknown meaning.
         high: Largest share of patients that it stands for; so too.
         source: Where it is written.
+        is_number: Whether it states a number, not a word such as ``common``.
     """
 
     words: str
     low: float | None
     high: float | None
     source: str
+    is_number: bool
 
-    @property
-    def is_number(self) -> bool:
-        """Whether it states a number, not a word such as ``common``."""
-        has_bounds = self.low is not None and self.high is not None
-        return has_bounds and any(character.isdigit() for character in self.words)
+    @classmethod
+    def read(cls, words: str, low: float | None, high: float | None, source: str) -> "Frequency":
+        """Make a statement; one with bounds and a digit states a number."""
+        has_bounds = low is not None and high is not None
+        is_number = has_bounds and any(map(str.isdigit, words))
+        return cls(words, low, high, source, is_number)
 
 
 @dataclass(frozen=True)
@@ -70,23 +73,25 @@ class Catalogue:
 
     def frequency_in_words(self, drug: str, effect: str) -> str:
         """Write the range of all statements about a pair; empty if there is none."""
-        statements = self.frequencies.get((drug, effect), ())
-        words = sorted({statement.words for statement in statements if not statement.is_number})
+        statements = self.frequencies.get((drug, effect))
+        if not statements:
+            return ""
         numbers = [statement for statement in statements if statement.is_number]
         parts = [_range_in_words(numbers)] if numbers else []
-        if words:
-            parts.append(f"in words: {', '.join(words)}")
+        if len(numbers) < len(statements):
+            words = {statement.words for statement in statements if not statement.is_number}
+            parts.append(f"in words: {', '.join(sorted(words))}")
         return "; ".join(parts)
 
 
 def _range_in_words(numbers: list[Frequency]) -> str:
     low = min(statement.low or 0.0 for statement in numbers)
     high = max(statement.high or 0.0 for statement in numbers)
-    count = "1 statement" if len(numbers) == 1 else f"{len(numbers)} statements"
+    count = "in 1 statement" if len(numbers) == 1 else f"across {len(numbers)} statements"
     shares = f"{100 * low:.3g}"
     if low != high:
         shares += f" to {100 * high:.3g}"
-    return f"{shares} % of patients, across {count} on labels"
+    return f"{shares} % of patients, {count} on labels"
 
 
 def read_sider(data: str = "auto") -> Catalogue:
@@ -130,6 +135,6 @@ def read_frequencies(names: Path, frequency: Path) -> dict[Pair, tuple[Frequency
     columns = (distinct.name, distinct.effect, distinct.frequency, distinct.low, distinct.high)
     for line, drug, effect, words, low, high in zip(lines, *columns, strict=True):
         source = f"{frequency.name}, line {line}"
-        statement = Frequency(words, float(low), float(high), source)
+        statement = Frequency.read(words, float(low), float(high), source)
         statements.setdefault((drug, effect), []).append(statement)
     return {pair: tuple(of_pair) for pair, of_pair in statements.items()}

@@ -269,9 +269,9 @@ def _read_frequencies(rows: Sequence[OwnRow], name: str) -> dict[Pair, tuple[Fre
 
 def _make_frequency(written: str, bounds: Bounds | None, factor: float, source: str) -> Frequency:
     if bounds is None:
-        return Frequency(written, WORDS.get(written.lower()), None, source)
+        return Frequency.read(written, WORDS.get(written.lower()), None, source)
     factor = 0.01 if bounds.has_sign else factor
-    return Frequency(written, factor * bounds.low, factor * bounds.high, source)
+    return Frequency.read(written, factor * bounds.low, factor * bounds.high, source)
 
 
 def questions(knowledge: Mapping[str, Sequence[str]], per_drug: int, seed: int) -> list[Question]:

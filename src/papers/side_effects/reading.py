@@ -343,22 +343,28 @@ class Reader:
         return nearest[0] if len(nearest) == 1 else None
 
     def _problem(self, corrected: Corrected) -> str:
-        sentences = [self._describe_unknown(words) for words in corrected.unknown]
-        return " ".join(sentences) or NOT_UNDERSTOOD
+        """Say which words were not understood, with the names that may be meant."""
+        if not corrected.unknown:
+            return NOT_UNDERSTOOD
+        words = ", ".join(repr(word) for word in corrected.unknown)
+        sentences = [f"Neither a name of the table nor a word that the rules know: {words}."]
+        for word in corrected.unknown:
+            near = self._near_names(word)
+            if near:
+                sentences.append(f"For {word!r}, did you mean {' or '.join(near)}?")
+        return " ".join(sentences)
 
-    def _describe_unknown(self, words: str) -> str:
-        """Say that words were not understood, with the names that may be meant."""
+    def _near_names(self, words: str) -> list[str]:
+        """Return the names that words may be meant for, the nearest first."""
         suggestions = []
         for role in self.vocabulary.names:
             near = self.vocabulary.normalise(words, role)
             for name in filter(None, (near.name, *near.nearest)):
                 distance = OSA.distance(words, canonical(name))
-                suggestions.append((distance, name, ROLE_WORDS[role]))
-        suggestions = [item for item in suggestions if 2 * item[0] <= len(words)]
-        if not suggestions:
-            return f"{words!r} is no name that the table has, and no word that the rules know."
-        listed = [f"{name} ({role})" for _, name, role in sorted(suggestions)[:MAX_SUGGESTIONS]]
-        return f"{words!r} is no name that the table has. Did you mean {' or '.join(listed)}?"
+                suggestions.append((distance, f"{name} ({ROLE_WORDS[role]})"))
+        suggestions.sort()
+        close = [name for distance, name in suggestions if 3 * distance <= len(words)]
+        return close[:MAX_SUGGESTIONS]
 
 
 def _replace(text: str, written: str, name: str) -> str:

@@ -149,15 +149,15 @@ def _name_evidence(
 ) -> Evidence:
     """Return the listings behind one name of an answer."""
     pairs = _pairs_of_name(catalogue, form, parameters, name)
-    described = [_with_frequency(catalogue, drug, effect) for drug, effect in pairs]
-    texts = [f"{drug}: {words}" for (drug, _), words in zip(pairs, described, strict=True)]
-    sources = dict.fromkeys(catalogue.source(drug, effect) for drug, effect in pairs)
-    named = list(sources)[:MAX_SOURCES]
-    source = "; ".join(named)
-    if len(sources) > MAX_SOURCES:
-        source += f"; and {len(sources) - MAX_SOURCES} more"
-    values: dict[str, Any] = {"name": name, "listings": [list(pair) for pair in pairs]}
-    return Evidence("; ".join(texts), source, values)
+    texts = []
+    sources: dict[str, None] = {}
+    for drug, effect in pairs:
+        texts.append(f"{drug}: {_with_frequency(catalogue, drug, effect)}")
+        sources[catalogue.source(drug, effect)] = None
+    named = list(sources)
+    if len(named) > MAX_SOURCES:
+        named[MAX_SOURCES:] = [f"and {len(named) - MAX_SOURCES} more"]
+    return Evidence("; ".join(texts), "; ".join(named), {"name": name, "listings": pairs})
 
 
 def _with_frequency(catalogue: Catalogue, drug: str, effect: str) -> str:
