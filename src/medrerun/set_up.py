@@ -42,9 +42,9 @@ def main() -> int:
     sys.stdout.write("Setting up .venv (once; 0.5 GB to fetch) ...\n")
     sys.stdout.flush()
     _warn_without_network()
-    if not _python_of(VENV).exists():
+    if not _has_pip(VENV):
         if OLDEST <= sys.version_info[:2] <= NEWEST:
-            _run(sys.executable, "-m", "venv", VENV)
+            _run(sys.executable, "-m", "venv", "--clear", VENV)
         else:
             _make_with_another_python()
     python = _python_of(VENV)
@@ -62,6 +62,16 @@ def main() -> int:
 
 def _python_of(environment: Path) -> Path:
     return environment / "bin" / "python"
+
+
+def _has_pip(environment: Path) -> bool:
+    """Tell whether an environment is whole; one that was interrupted has a Python without pip."""
+    command = [str(_python_of(environment)), "-m", "pip", "--version"]
+    quiet = subprocess.DEVNULL
+    try:
+        return subprocess.run(command, stdout=quiet, stderr=quiet, check=False).returncode == 0
+    except OSError:
+        return False
 
 
 def _run(*command: str | Path) -> None:
@@ -87,7 +97,7 @@ def _make_with_another_python() -> None:
         f"Python {versions_needed} is needed; this is {found}, so uv finds or fetches one ...\n"
     )
     sys.stdout.flush()
-    _run(sys.executable, "-m", "venv", BOOTSTRAP)
+    _run(sys.executable, "-m", "venv", "--clear", BOOTSTRAP)
     if not _pip_install(_python_of(BOOTSTRAP), ROOT / "locks" / "uv.txt"):
         sys.exit(
             f"uv could not be installed. Install Python {versions_needed}, and try again: "
@@ -95,7 +105,7 @@ def _make_with_another_python() -> None:
         )
     versions = ">={}.{},<{}.{}".format(*OLDEST, NEWEST[0], NEWEST[1] + 1)
     uv = BOOTSTRAP / "bin" / "uv"
-    _run(uv, "venv", "-q", "--seed", "--python", versions, VENV)
+    _run(uv, "venv", "-q", "--clear", "--seed", "--python", versions, VENV)
 
 
 def _install_command(python: Path) -> None:
