@@ -66,7 +66,7 @@ def test_only_the_settings_read_the_profile_of_env(ready: Path) -> None:
 def test_a_uv_that_is_not_the_locked_one_is_never_run(project: Path) -> None:
     (project / ".venv").unlink()
     # a set-up that was interrupted, or one without Debian's python3-venv, has left this
-    half_made = [sys.executable, "-m", "venv", "--without-pip", project / ".venv"]
+    half_made = [sys.executable, "-m", "venv", "--without-pip", str(project / ".venv")]
     subprocess.run(half_made, check=True)
     wheels = project / "wheels"
     make_wheel(wheels, "uv", "0.13.9")

@@ -217,7 +217,12 @@ def test_a_run_that_was_ended_goes_on_and_a_changed_note_is_read_again(
     with pytest.raises(KeyboardInterrupt):
         opened(folder)
     first = list(read)
-    monkeypatch.setattr(registry, "build", lambda n, r: (read.append(n[0].note_id), build(n, r))[1])
+
+    def notes_what_it_reads(notes: Any, readings: Any) -> pd.DataFrame:
+        read.append(notes[0].note_id)
+        return build(notes, readings)
+
+    monkeypatch.setattr(registry, "build", notes_what_it_reads)
     opened(folder)
     assert len(read) == 3
     assert len(set(read)) == 3
