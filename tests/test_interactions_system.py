@@ -241,6 +241,19 @@ SOURCES = {
 STORE = own_text.store_of(Path("/leaflets"))
 
 
+def test_the_facts_behind_an_answer_are_its_edges_or_chains() -> None:
+    def facts(names: list[str], returned: list[str]) -> list[str]:
+        return [cypher.sentence(fact) for fact in own_text.support(CONTENT, names, returned)]
+
+    to_warfarin = "aspirin interacts with warfarin."
+    bleeding = "aspirin causes side-effect bleeding."
+    assert facts(["Aspirin"], ["warfarin"]) == [to_warfarin]
+    assert facts(["warfarin", "aspirin"], ["bleeding"]) == [to_warfarin, bleeding]
+    assert facts(["warfarin"], ["bleeding"]) == [to_warfarin, bleeding]  # over aspirin
+    assert facts(["warfarin", "aspirin"], ["aspirin"]) == [to_warfarin]
+    assert facts(["rifampicin"], ["bleeding"]) == []
+
+
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphEndpoint]:
     with graph_server(tmp_path_factory.mktemp("graph")) as server:

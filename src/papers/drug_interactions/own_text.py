@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 
 import pandas as pd
@@ -401,28 +402,38 @@ def with_groups_as_drugs(content: KnowledgeGraph) -> KnowledgeGraph:
 def support(content: KnowledgeGraph, names: Iterable[str], returned: Iterable[str]) -> list[Fact]:
     """Find the facts that connect the names of a statement with those that it returned.
 
-    They are the edges between the two, or else both edges of a chain over a third name.
+    They are the edges among the names, and for each returned name its edges to them, or else both
+    edges of each chain over a third name.
     """
-    starts = {name.lower() for name in names}
-    ends = {name.lower() for name in returned}
+    starts = sorted({name.lower() for name in names})
+    ends = sorted({name.lower() for name in returned})
+    neighbours = _neighbours(content)
+    facts: dict[Fact, None] = {}
+    for name, other in combinations(starts, 2):
+        if other in neighbours[name]:
+            facts[neighbours[name][other]] = None
+    for end in ends:
+        around = neighbours[end]
+        direct = [around[start] for start in starts if start in around]
+        for fact in direct or _chains(neighbours, starts, end):
+            facts[fact] = None
+    return list(facts)
+
+
+def _neighbours(content: KnowledgeGraph) -> dict[str, dict[str, Fact]]:
+    """Return the edges of each name, by the name at their other end."""
     neighbours: dict[str, dict[str, Fact]] = defaultdict(dict)
     for fact in content.edges:
         neighbours[fact.start][fact.end] = fact
         neighbours[fact.end][fact.start] = fact
-    facts: dict[Fact, None] = {}
-    for end in sorted(ends):
-        around = neighbours[end]
-        direct = [around[start] for start in sorted(starts) if start in around]
-        for fact in direct or _chains(neighbours, starts, end):
-            facts[fact] = None
-    return list(facts)
+    return neighbours
 
 
 def _chains(
     neighbours: Mapping[str, Mapping[str, Fact]], starts: Iterable[str], end: str
 ) -> Iterator[Fact]:
     """Yield the edges of each chain of two from a start to an end."""
-    for start in sorted(starts):
+    for start in starts:
         for middle, last in sorted(neighbours[end].items()):
             first = neighbours[start].get(middle)
             if first:
