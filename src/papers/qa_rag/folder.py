@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from helpers import documents, vectors
-from papers.qa_rag.data import Corpus, Passage
+from papers.qa_rag.data import Corpus, Data, Passage, Question, answer_passages
 from papers.qa_rag.search import Searcher
 from rag.retrieval import chunk_spans
 from resources.settings import DERIVED
@@ -23,6 +23,9 @@ READ_DOCUMENTS = DERIVED / "own" / "documents"
 
 N_TIMED = 8
 """Passages that are encoded to estimate how long all of them take."""
+
+N_DEMONSTRATED = 3
+"""Test questions whose documents `write_released` writes."""
 
 MAX_FILE_NAME_BYTES = 200
 """File systems take 255 bytes, those of the ending and a number included."""
@@ -103,6 +106,28 @@ def chunk(document: documents.Document) -> list[Passage]:
         passage = Passage(f"{document.name}:{start}", document.name, text.strip(), places)
         passages.append(passage)
     return passages
+
+
+def write_released(released: Data, folder: Path) -> list[Question]:
+    """Write released passages as a folder, for those who have no documents of their own.
+
+    Args:
+        released: The released data.
+        folder: Where the files go, one a document.
+
+    Returns:
+        Test questions whose answer some document holds; the folder has what was retrieved for them.
+    """
+    questions = []
+    ids: dict[str, None] = {}
+    for question in released.test:
+        holding = answer_passages(question, released.corpus)
+        if not holding or len(questions) == N_DEMONSTRATED:
+            continue
+        questions.append(question)
+        ids |= dict.fromkeys([*released.released["qa_rag"][question.id], *holding])
+    write_folder([released.corpus.by_id[passage_id] for passage_id in ids], folder)
+    return questions
 
 
 def write_folder(passages: Iterable[Passage], folder: Path) -> Path:
