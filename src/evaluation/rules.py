@@ -349,7 +349,11 @@ def _arms_without_answers(rule: Rule, rows: Outcomes) -> list[str]:
     """The arms of a rule of which no row has the measure."""
     if rows.frame.empty:
         return list(rule.arms)
-    answered = rows.where(**rule.where).arms_with(rule.measure)
+    try:
+        selected = rows.where(**rule.where)
+    except KeyError:  # a stratum of another source: the released contexts say what they hold
+        return list(rule.arms)
+    answered = selected.arms_with(rule.measure)
     return [arm for arm in rule.arms if arm not in answered]
 
 

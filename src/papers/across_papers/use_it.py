@@ -9,6 +9,11 @@ from evaluation import answers
 from evaluation.outcomes import Outcomes
 
 
+TEXTS = ("question", "answer", "items", "requests")
+NEEDED = tuple(column for column in answers.COLUMNS if column not in TEXTS)
+"""Columns of the answers that a score needs; the others take most of the time to read."""
+
+
 @dataclass(frozen=True)
 class InTheBook:
     """How well a system did in the book, by the answers of a chapter.
@@ -130,8 +135,7 @@ def systems_table(systems: Sequence[System] = SYSTEMS, draws: int = 2000) -> pd.
 
 
 def _rows_of(score: InTheBook, draws: int) -> Outcomes:
-    folder = answers.RELEASED / score.notebook
-    frame = answers.read(folder)
+    frame = answers.read(answers.RELEASED / score.notebook, NEEDED)
     frame = frame[(frame.source == "rerun") & (frame.arm == score.arm)]
     if score.tasks:
         frame = frame[frame.task.isin(score.tasks)]

@@ -1,0 +1,60 @@
+"""The page "Use it": the table of systems reads the kept answers, and names commands that there are."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from evaluation import answers
+from medrerun.main import app
+from papers.across_papers import use_it
+from resources.settings import NOTEBOOKS
+
+
+def page() -> str:
+    cells = json.loads((NOTEBOOKS / "19_use_it.ipynb").read_text(encoding="utf-8"))["cells"]
+    return "\n".join("".join(cell["source"]) for cell in cells)
+
+
+def test_each_system_has_the_score_that_its_chapter_kept() -> None:
+    table = use_it.systems_table(draws=200).set_index("system")
+    assert len(table) == 5
+    for system in use_it.SYSTEMS:
+        score = system.score
+        frame = answers.read(answers.RELEASED / score.notebook, use_it.NEEDED)
+        rows = frame[(frame.arm == score.arm) & (frame.source == "rerun")]
+        if score.tasks:
+            rows = rows[rows.task.isin(score.tasks)]
+        has_measure = [score.measure in measures for measures in rows.measures]
+        assert table.loc[system.name, "n"] == sum(has_measure) > 0
+        assert re.match(r"\d", str(table.loc[system.name, "score"])), system.name
+
+
+def commands() -> list[list[str]]:
+    """The words of each command on the page, without its arguments and options."""
+    found = []
+    for line in re.findall(r"^medrerun .*$", page(), re.MULTILINE):
+        words = []
+        for word in line.split()[1:]:
+            if not re.fullmatch(r"[a-z-]+", word) or word.startswith("-"):
+                break
+            words.append(word)
+        found.append(words)
+    return found
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_each_command_of_the_page_is_one(words: list[str]) -> None:
+    shown = CliRunner().invoke(app, [*words, "--help"])
+    assert shown.exit_code == 0, shown.output
+
+
+@pytest.mark.parametrize("option", re.findall(r"(?m)^medrerun .*?(--[a-z-]+)", page()))
+def test_each_option_of_the_page_is_one(option: str) -> None:
+    lines = [line for line in page().splitlines() if line.startswith("medrerun") and option in line]
+    words = re.split(r"\s(?=[^a-z])|\smy_", lines[0].removeprefix("medrerun "))[0].split()
+    shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200"})
+    assert option in shown.output
