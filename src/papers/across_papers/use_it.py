@@ -8,7 +8,6 @@ import pandas as pd
 from evaluation import answers
 from evaluation.outcomes import Outcomes
 
-
 TEXTS = ("question", "answer", "items", "requests")
 NEEDED = tuple(column for column in answers.COLUMNS if column not in TEXTS)
 """Columns of the answers that a score needs; the others take most of the time to read."""
