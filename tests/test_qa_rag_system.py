@@ -207,6 +207,19 @@ def test_a_long_passage_of_which_the_search_reads_the_beginning_is_said(document
     assert "reads the first 256 tokens" in notes()
 
 
+def test_a_search_by_words_finds_what_lies_behind_the_beginning(documents: Path) -> None:
+    filler = "Records are kept in good order. " * 290
+    for number in range(14):
+        (documents / f"long{number}.txt").write_text(f"{filler} Chapter {number}.")
+    hidden = f"{filler} Kangaroos are counted by two divers. {filler}"
+    (documents / "hidden.txt").write_text(hidden[:9900])
+    by_words = open_with(documents, Scripted(), search="words")
+    answer = by_words.ask("Who counts kangaroos?")
+    assert any("hidden.txt" in evidence.source for evidence in answer.evidence)
+    assert any("searched by their words" in note for note in answer.notes)
+    assert by_words.config.by == "words"
+
+
 def test_what_is_read_and_what_is_left_out_is_said(
     documents: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

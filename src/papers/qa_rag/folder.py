@@ -8,7 +8,7 @@ from pathlib import Path
 
 from helpers import documents, vectors
 from papers.qa_rag.data import Corpus, Data, Passage, Question, answer_passages
-from papers.qa_rag.search import Searcher
+from papers.qa_rag.search import Search, Searcher
 from rag.retrieval import chunk_spans
 from resources.settings import DERIVED
 
@@ -48,10 +48,16 @@ class Library:
         """The passages."""
         return self.searcher.corpus
 
-    def contents(self) -> str:
-        """What was read, and how long its index takes if there is none yet."""
+    def contents(self, by: Search = "start") -> str:
+        """What was read, and how long its index takes if there is none yet.
+
+        Args:
+            by: What of a passage is searched.
+        """
         n_documents = len(self.corpus.documents)
         text = f"{n_documents:,} documents, {len(self.corpus):,} passages"
+        if by == "words":
+            return f"{text}; a search by words needs no index."
         if self.searcher.is_indexed:
             return f"{text}; the index is there."
         seconds = self._seconds_of_index()
@@ -118,7 +124,7 @@ def write_released(released: Data, folder: Path) -> list[Question]:
     Returns:
         Test questions whose answer some document holds; the folder has what was retrieved for them.
     """
-    questions = []
+    questions: list[Question] = []
     ids: dict[str, None] = {}
     for question in released.test:
         holding = answer_passages(question, released.corpus)

@@ -6,7 +6,7 @@ hypothetical answer; a reranker selects six passages; a model answers from their
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evaluation import figures
@@ -17,7 +17,7 @@ from papers.qa_rag.answers import CitedAnswer, Excerpt, read
 from papers.qa_rag.data import Data, Question, share_held
 from papers.qa_rag.rerankers import ScoringAgent, choose_reranker
 from papers.qa_rag.retrieval import Reranker
-from papers.qa_rag.search import Searcher
+from papers.qa_rag.search import Search, Searcher
 from rag.system_answer import Evidence, SystemAnswer
 from resources.settings import DERIVED, PublicError, profile_model, settings
 
@@ -67,6 +67,7 @@ class Guidance:
         max_characters: Characters of the excerpts in one prompt.
         max_tokens: Longest answer, in tokens.
         hypothetical_tokens: Longest hypothetical answer, in tokens.
+        by: What of a passage both tracks search: its start as in the paper, its windows, its words.
         notes: What else stands in for a part of the paper's system.
     """
 
@@ -78,15 +79,16 @@ class Guidance:
     max_characters: int = MAX_CHARACTERS
     max_tokens: int = 160
     hypothetical_tokens: int = 96
+    by: Search = "start"
     notes: tuple[str, ...] = ()
 
     @property
     def config(self) -> retrieval.ArmConfig:
         """What is searched with: the arm of the paper, or that with HyDE in its second track."""
         if self.tuned is not None:
-            return retrieval.PRINTED["qa_rag"]
+            return replace(retrieval.PRINTED["qa_rag"], by=self.by)
         tracks = (("question", N_CANDIDATES), ("hyde", N_CANDIDATES))
-        return retrieval.ArmConfig("QA-RAG: question (12), HyDE (12)", tracks)
+        return retrieval.ArmConfig("QA-RAG: question (12), HyDE (12)", tracks, by=self.by)
 
     def ask(self, question: str) -> SystemAnswer:
         """Answer one question; see ``answer``."""
@@ -220,6 +222,8 @@ class Options:
         pairs: File of own pairs that a small model is trained on, and that examples come from.
         reranker: A cross-encoder of a hub, ``agent``, or empty for the encoder on windows.
         encoder: Encoder of passages.
+        search: What of a passage is searched: ``start`` (as in the paper), ``windows``, or
+            ``words`` (BM25), which needs no index and found most in the book.
         n_examples: Number of pairs that stand before the question.
         max_characters: Characters of the excerpts in one prompt.
         max_tokens: Longest answer, in tokens.
@@ -229,6 +233,7 @@ class Options:
     pairs: Path | None = None
     reranker: str = ""
     encoder: str = vectors.DEFAULT_ENCODER
+    search: Search = "start"
     n_examples: int = N_EXAMPLES
     max_characters: int = MAX_CHARACTERS
     max_tokens: int = 160
@@ -257,11 +262,11 @@ def open_guidance(
     library = own_folder.open_library(folder, options.encoder)
     for line in documents.describe(library.left_out):
         log.warning("Left out: %s", line)
-    log.info("%s: %s", folder, library.contents())
+    log.info("%s: %s", folder, library.contents(options.search))
     if model is None:
         model = llm.connect(profile_model(settings().profile), folder=REPLIES)
     reranker, notes = _choose_reranker(options.reranker, library.searcher, model)
-    notes += _what_is_read(library.searcher)
+    notes += _how_it_searches(library.searcher, options.search)
     pairs = own_pairs.read_pairs(options.pairs) if options.pairs else ()
     return Guidance(
         library.searcher,
@@ -271,6 +276,7 @@ def open_guidance(
         _tuned_model(options.tuned, pairs),
         options.max_characters,
         options.max_tokens,
+        by=options.search,
         notes=notes,
     )
 
@@ -284,14 +290,17 @@ def _choose_reranker(name: str, searcher: Searcher, model: LLM) -> tuple[Reranke
     return reranker, ()
 
 
-def _what_is_read(searcher: Searcher) -> tuple[str, ...]:
-    """How much of the passages the encoder reads, if it is not all."""
+def _how_it_searches(searcher: Searcher, by: Search) -> tuple[str, ...]:
+    """How the search differs from the paper's, or how much of the passages it reads."""
+    if by != "start":
+        return (f"Passages are searched by their {by}, not by their beginnings as in the paper.",)
     if not searcher.n_cut:
         return ()
     encoder = searcher.encode
     note = (
         f"The search reads the first {encoder.max_tokens} tokens of each passage ({encoder.name}; "
-        "the paper's encoder reads 512); the reranker reads all of the passages that it finds."
+        "the paper's encoder reads 512); the reranker reads all of the passages that it finds. "
+        "Search by words (BM25) reads all of them and found more in the book."
     )
     return (note,)
 
