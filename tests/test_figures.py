@@ -349,9 +349,8 @@ def test_the_scoreboard_picture_leaves_out_what_there_is_not() -> None:
 
 def test_numbers_of_narrow_parts_do_not_touch() -> None:
     figures.use_style()
-    fig = pictures.shares_picture(
-        {"a": [1, 1, 1, 30], "b": [12, 1, 9, 5]}, ["w", "x", "y", "z"], narrow=True
-    )
+    counts = {"a": [1, 1, 1, 30], "b": [12, 1, 9, 5]}
+    fig = pictures.questions_picture({"?": (counts, ["w", "x", "y", "z"])}, narrow=True)
     labels = [text for text in fig.axes[0].texts if text.get_visible() and text.get_text()]
     assert {"30", "12", "9"} <= {text.get_text() for text in labels}
     boxes = [text.get_window_extent() for text in labels]

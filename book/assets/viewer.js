@@ -9,7 +9,7 @@
   const SHOW = {
     all: "all questions",
     right: "answered correctly (scored 1)",
-    wrong: "answered wrongly (below 1)",
+    wrong: "answered wrongly (below 1, or not parsed)",
     disagree: "arms disagree",
     unparsed: "not parsed",
   };
@@ -81,21 +81,26 @@
   const state = () => {
     const given = new URLSearchParams(location.hash.slice(1));
     const experiment = experiments.find(({ name }) => name === given.get("nb")) ?? experiments[0];
+    // an experiment that is opened without a filter shows where the arms of one model disagree
+    const open = !["arm", "model", "show", "text", "unit"].some((name) => given.has(name));
+    const first = experiment?.first ?? "";
     return {
       experiment,
+      open,
       arm: given.get("arm") ?? "",
       against: given.get("arm") ? given.get("against") ?? "" : "",
-      model: given.get("model") ?? "",
-      show: given.get("show") in SHOW ? given.get("show") : "all",
+      model: given.get("model") ?? (open ? first : ""),
+      show: given.get("show") in SHOW ? given.get("show") : open ? "disagree" : "all",
       text: given.get("text") ?? "",
       unit: given.get("unit") ?? "",
     };
   };
   const address = (changes) => {
-    const { experiment, ...rest } = state();
+    const { experiment, open, ...rest } = state();
     const wanted = { nb: experiment.name, ...rest, ...changes };
     if ("nb" in changes) Object.assign(wanted, { arm: "", against: "", model: "", unit: "" });
-    const kept = Object.entries(wanted).filter(([name, value]) => value && !(name === "show" && value === "all"));
+    if ("nb" in changes) delete wanted.show;
+    const kept = Object.entries(wanted).filter(([, value]) => value);
     return `#${new URLSearchParams(kept)}`;
   };
 
@@ -109,8 +114,8 @@
     if (!rows.length) return false;
     const words = wanted.text.toLowerCase().split(/\s+/).filter(Boolean);
     if (!words.every((word) => unit.text.includes(word))) return false;
-    if (wanted.show === "right") return rows.some((row) => row.score === 1);
-    if (wanted.show === "wrong") return rows.some((row) => row.score !== null && row.score < 1);
+    if (wanted.show === "right") return rows.some((row) => row.score === 1 && !row.unparsed);
+    if (wanted.show === "wrong") return rows.some((row) => row.unparsed || (row.score !== null && row.score < 1));
     if (wanted.show === "unparsed") return rows.some((row) => row.unparsed);
     if (wanted.show === "disagree") return new Set(rows.map((row) => row.score)).size > 1;
     return true;
@@ -138,6 +143,7 @@
         make("h3", {}, arms[row.arm] ?? row.arm, " ", mark(row)),
         make("p", { class: "rag-run" }, [row.model, row.of && `judges ${row.of}`, row.repeat ? `repeat ${row.repeat}` : "",
           ...row.flags, ...row.measures].filter(Boolean).join(" · ")),
+        row.thought ? folded("Thought", make("pre", {}, row.thought)) : null,
         row.said === null ? null : make("pre", {}, row.said),
         row.read === null || row.read === row.said ? null : make("p", {}, `Read as: ${row.read}`),
         row.found.length ? folded(`Retrieved (${row.found.length})`, make("ol", {}, ...row.found.map((text) => make("li", {}, text)))) : null,
@@ -161,7 +167,11 @@
     }
     root.setAttribute("aria-busy", "true");
     const units = await loaded(experiment.name, lists);
-    const found = units.filter((unit) => matches(unit, wanted));
+    let found = units.filter((unit) => matches(unit, wanted));
+    if (!found.length && wanted.open) {
+      Object.assign(wanted, { show: "all", model: "" });
+      found = units.filter((unit) => matches(unit, wanted));
+    }
     const chosen = units.find((unit) => unit.id === wanted.unit) ?? found[0];
     const part = chosen && await loaded(`${experiment.name}-${chosen.part}`, parts);
     const focus = document.activeElement?.getAttribute("name");

@@ -402,6 +402,33 @@ class Claim(Entry):
         return words or "none: the paper defines no measure"
 
 
+Shown = Literal["rendered", "partly", "impossible", "diagram"]
+"""Whether the book shows a table or figure: whole, in part, not at all, or drawn anew."""
+
+
+class Exhibit(Strict):
+    """A table or a figure of the paper, and where the book shows it."""
+
+    name: str = Field(description="as the paper calls it; a number's `table` begins with it")
+    what: str
+    shown: Shown
+    chapters: tuple[str, ...] = Field(default=(), description="the notebooks that show it")
+    why: str = Field(default="", description="why it is shown in part only, or cannot be")
+
+    @model_validator(mode="after")
+    def _says_where_and_why(self) -> Exhibit:
+        has_chapters = self.shown in ("rendered", "partly")
+        if has_chapters != bool(self.chapters):
+            raise ValueError(f"{self.name}: chapters go with what is rendered, whole or in part")
+        if (self.shown in ("partly", "impossible")) != bool(self.why):
+            raise ValueError(f"{self.name}: `why` goes with what is shown in part or cannot be")
+        return self
+
+    def has(self, number: Number) -> bool:
+        """Whether it prints a number; `Figure 2 (a)` is a panel of `Figure 2`."""
+        return number.table == self.name or number.table.startswith(f"{self.name} ")
+
+
 class Statement(Strict):
     """What the paper says in one place."""
 
@@ -424,6 +451,7 @@ class Published(Strict):
     title: str
     numbers: tuple[Number, ...]
     claims: tuple[Claim, ...]
+    exhibits: tuple[Exhibit, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()
 
     @model_validator(mode="after")

@@ -10,7 +10,7 @@ import pandas as pd
 from evaluation import figures
 from evaluation.published import Kind
 from evaluation.vocabulary import CLOSED, REASONS, TESTED
-from publish import pictures, pieces
+from publish import claim_pages, pictures, pieces
 from publish.chapters import PageError, shown_profile
 from publish.pieces import ACROSS, Measured, spaced
 from publish.run_pages import RunPages
@@ -25,7 +25,6 @@ PAPERS: Final = {
     ACROSS: ("this book's own questions, across the papers", ""),
 }
 """Subject of each paper and its key in `book/references.bib`, in the order of the book."""
-OUTCOMES: Final = (*TESTED, "not tested")
 
 
 def subject_of(paper: str) -> str:
@@ -175,28 +174,60 @@ class BoardPages(RunPages):
         """The claims of the papers, without the book's own."""
         return self.claims[self.claims["paper"] != ACROSS]
 
-    def _verdicts(self, paper: str) -> list[str]:
-        verdicts = self.claims[self.claims["paper"] == paper]["verdict"]
-        return [word if word in TESTED else "not tested" for word in verdicts]
+    @cached_property
+    def _subjects(self) -> dict[str, str]:
+        """The subject of each paper that states claims, in the order of the book."""
+        return {paper: subject_of(paper) or paper for paper in dict.fromkeys(self._stated["paper"])}
 
     def outcomes(self) -> str:
-        """Draw what became of the claims of every paper, with the numbers in words."""
-        counts = {}
-        for paper in dict.fromkeys(self._stated["paper"]):
-            verdicts = self._verdicts(paper)
-            counts[subject_of(paper) or paper] = [verdicts.count(word) for word in OUTCOMES]
-        alt = "; ".join(f"{name}: {_count_words(numbers)}" for name, numbers in counts.items())
+        """Draw what became of the claims of every paper by both questions, with counts in words."""
+        panels = {}
+        texts = []
+        for question in claim_pages.QUESTIONS:
+            counts = {}
+            for paper, subject in self._subjects.items():
+                of_paper = self._stated[self._stated["paper"] == paper]
+                counts[subject] = question.counts(of_paper)
+                words = _count_words(question.words, counts[subject])
+                texts.append(f"{question.title} {subject}: {words}")
+            panels[question.title] = (counts, question.words)
         caption = (
-            f"The {len(self._stated)} claims of the papers. "
-            "Verdicts use the authors' answers where released."
+            f"The {len(self._stated)} claims of the papers, by two questions. The first uses the "
+            "authors' answers where released; the second is about the models that ran here"
+            f"{self._models_here()}, and is no verdict on the papers."
         )
+        alt = "; ".join(texts)
         figures.use_style()
 
         def draw(*, narrow: bool) -> figures.Picture:
-            picture = pictures.shares_picture(counts, OUTCOMES, narrow=narrow)
+            picture = pictures.questions_picture(panels, narrow=narrow)
             return figures.figure(picture, alt=f"{alt}.", caption=caption)
 
         return pieces.for_screens(draw)
+
+    def _models_here(self) -> str:
+        """Name the models that most claims were asked of here; empty if there are none."""
+        models = [name for name in self._stated["here_models"] if name]
+        if not models:
+            return ""
+        commonest = pd.Series(models).value_counts().index[0]
+        return f" (mostly {commonest})"
+
+    def claim_counts(self) -> str:
+        """Tabulate the claims of every paper by the answers to both questions, with links."""
+        return claim_pages.counts_table(self._stated, self._subjects)
+
+    def claim_lists(self) -> str:
+        """List the claims of every paper by the answers to both questions."""
+        return claim_pages.lists(self._stated, self._subjects)
+
+    def coverage(self) -> str:
+        """Say how many tables and figures of the papers the book shows, and in which way."""
+        exhibits = claim_pages.all_exhibits(list(PAPERS))
+        return (
+            f"The papers have {len(exhibits)} tables and figures: "
+            f"{claim_pages.coverage_words(exhibits)}."
+        )
 
 
 def _compared_verdicts(reruns: Iterable[Measured]) -> list[str]:
@@ -221,9 +252,9 @@ def _count_reruns(verdicts: list[str]) -> str:
     return figures.listed(texts)
 
 
-def _count_words(counts: Iterable[int]) -> str:
-    """Say how many claims have each outcome; no count is zero."""
-    pairs = zip(OUTCOMES, counts, strict=True)
+def _count_words(words: Iterable[str], counts: Iterable[int]) -> str:
+    """Say how many claims have each answer; no count is zero."""
+    pairs = zip(words, counts, strict=True)
     return ", ".join(f"{count} {word}" for word, count in pairs if count)
 
 

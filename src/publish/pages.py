@@ -16,7 +16,7 @@ from evaluation.published import Kind, papers as declared_papers, published
 from evaluation.verdicts import verdict_mark, verdict_with_reason
 from evaluation.vocabulary import TESTED
 from helpers import requests
-from publish import methods, pieces, viewer
+from publish import claim_pages, methods, pieces, viewer
 from publish.advice import Advice
 from publish.board_cells import BY, HERE_BY
 from publish.board_pages import PAPERS, subject_of
@@ -31,6 +31,7 @@ FUNCTIONS: Final = (
     "sources data parameters faults benchmarks settings_table launch_links costs servers file "
     "evidence exhibit audited"
     " diagram balance landing headlines untested figures_gallery get_it shapes"
+    " claim_counts claim_lists coverage"
 )
 """What a template may call, beside `verdict` and what `Advice` says."""
 _NONE: Final = "\N{EN DASH}"
@@ -111,8 +112,8 @@ class Pages(PaperPages):
     def _papers(self) -> Iterator[tuple[str, str, str]]:
         """Yield each paper, its subject and the balance of its claims, in the book's order."""
         for paper in dict.fromkeys((*PAPERS, *declared_papers())):
-            verdicts = self._verdicts(paper)
-            balance = self.balance(paper) if verdicts else "It states no claim that is tested here."
+            claims = self.claims[self.claims["paper"] == paper]
+            balance = self.balance(paper) if len(claims) else "It states no claim."
             yield paper, _title(paper), balance
 
     def papers(self, *, chapters: bool = True) -> str:
@@ -146,10 +147,15 @@ class Pages(PaperPages):
                 "---\nhtml_theme.sidebar_secondary.remove: true\n---\n"
                 f"# {subject}: numbers and claims\n\n"
                 f"{balance} [How to read the verdicts](how-to-read.md).\n\n"
-                f"## Claims\n\n{self.ledger(paper)}\n\n## Numbers\n\n{self.scoreboard(paper)}\n"
+                f"## Claims\n\n{self.ledger(paper)}\n\n"
+                f"## Tables and figures\n\n{self._exhibits(paper)}\n\n"
+                f"## Numbers\n\n{self.scoreboard(paper)}\n"
             )
             for paper, subject, balance in self._papers()
         }
+
+    def _exhibits(self, paper: str) -> str:
+        return claim_pages.exhibits_table(paper, self.board) or "It declares none."
 
     def experiments(self) -> str:
         """Return a row for each experiment: its numbers, its claims, and their run."""
@@ -265,7 +271,8 @@ class Pages(PaperPages):
         """Return the claims of a paper, each with its rule, its verdicts and their reasons."""
         claims = self.claims[self.claims["paper"] == paper]
         others = models(claims)
-        rows = [_claim_row(row, others) for row in claims.to_dict("records")]
+        self._answers()
+        rows = [_claim_row(row, others, self._read) for row in claims.to_dict("records")]
         return table(rows, f"{len(rows)} claims", "rag-sortable rag-cards rag-claims")
 
     def downloads(self) -> str:
@@ -319,37 +326,43 @@ def _details(cell: Measured) -> list[str]:
     return details
 
 
-def _claim_row(row: Mapping[Any, Any], others: list[str]) -> dict[str, Any]:
+def _claim_row(
+    row: Mapping[Any, Any], others: list[str], read: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return a claim, and what is said of it.
 
     Args:
         row: A row of the ledger.
         others: Other models, each of which has a column.
+        read: What the viewer says of each notebook that it has rows of.
     """
-    claim = escape(row["claim"]) + fine_print(row["where"]) + fine_print(row["note"])
+    anchor = Markup('<span id="{}">{}</span>').format(row["id"], row["claim"])
+    claim = anchor + fine_print(row["where"]) + fine_print(row["note"])
     evidence = "printed" if row["printed_notebook"] else "rescored"
+    rule = folded("Rule", row[f"{row['shown']}_test"])
     cells = {
-        "Claim": claim + folded("Rule", row[f"{row['shown']}_test"]),
-        "Published evidence": _verdict_cell(row, evidence),
-        "Rerun": _verdict_cell(row, row["shown"]),
-        "Here": _here_cell(row, "here"),
+        "Claim": claim + rule + claim_pages.folded_trial(row["id"]),
+        "Paper's system: published evidence": _verdict_cell(row, evidence, read),
+        "Paper's system: rerun": _verdict_cell(row, row["shown"], read),
+        "Here": _here_cell(row, "here", read),
     }
     for model in others:
-        cells[model] = _here_cell(row, f"{HERE_BY}{model}")
+        cells[f"Here: {model}"] = _here_cell(row, f"{HERE_BY}{model}", read)
     return cells
 
 
-def _here_cell(row: Mapping[Any, Any], group: str) -> Markup:
+def _here_cell(row: Mapping[Any, Any], group: str, read: Mapping[str, Any]) -> Markup:
     """Return whether a claim holds by the models that ran, with its evidence."""
     if not row[f"{group}_notebook"] and not row[f"{group}_reason"]:
         return pieces.absent("not run")
     answer = verdict_with_reason(row[f"{group}_answer"], row[f"{group}_reason"])
-    models = fine_print(row[f"{group}_models"])
-    return answer + models + folded("Evidence", row[f"{group}_why"])
+    links = claim_pages.rows_link(row, group, read) if row[f"{group}_models"] else Markup()
+    evidence = folded("Evidence", row[f"{group}_why"])
+    return answer + claim_pages.here_words(row, group) + evidence + links
 
 
-def _verdict_cell(row: Mapping[Any, Any], group: str) -> Markup:
-    """Return the verdict of a group on a claim, with its evidence."""
+def _verdict_cell(row: Mapping[Any, Any], group: str, read: Mapping[str, Any]) -> Markup:
+    """Return the verdict of a group on a claim, with its evidence and a link to its rows."""
     if not row[f"{group}_notebook"]:
         has_published_evidence = row["printed_notebook"] or row["rescored_notebook"]
         if group == row["shown"] and not has_published_evidence:
@@ -358,4 +371,6 @@ def _verdict_cell(row: Mapping[Any, Any], group: str) -> Markup:
     verdict = verdict_with_reason(row[f"{group}_verdict"], row[f"{group}_reason"])
     evidence = folded("Evidence", row[f"{group}_why"])
     origin = "printed numbers: " if group == "printed" else ""
-    return escape(origin) + verdict + evidence
+    is_tested = row[f"{group}_verdict"] in TESTED
+    link = claim_pages.rows_link(row, group, read) if is_tested else Markup()
+    return escape(origin) + verdict + evidence + link

@@ -12,8 +12,8 @@ from evaluation.markup import Markup, escape
 from evaluation.published import Kind
 from evaluation.verdicts import verdict_with_reason
 from evaluation.vocabulary import REASONS, TESTED
-from publish import pieces
-from publish.board_pages import OUTCOMES, BoardPages, subject_of
+from publish import claim_pages, pieces
+from publish.board_pages import BoardPages, subject_of
 from publish.chapter_extras import Exhibit, gallery, tables_archive
 from publish.chapters import Chapter, PageError
 from publish.diagrams import diagram_of, small_diagrams
@@ -67,11 +67,8 @@ class PaperPages(BoardPages):
         return "```bash\n" + "\n".join(lines) + "\n```"
 
     def balance(self, paper: str) -> str:
-        """Say how many claims of a paper have each verdict; no count is zero."""
-        verdicts = self._verdicts(paper)
-        counts = [(word, verdicts.count(word)) for word in OUTCOMES]
-        texts = [f"{word} {count}" for word, count in counts if count]
-        return f"{len(verdicts)} claims: {', '.join(texts)}."
+        """Say how many claims of a paper have each answer to both questions."""
+        return claim_pages.balance(self.claims[self.claims["paper"] == paper])
 
     def landing(self) -> str:
         """Return one row for each paper: its first headline, printed, rescored, here, verdict."""

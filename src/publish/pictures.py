@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MplFigure
@@ -40,8 +41,14 @@ BESIDE: dict[str, Any] = {
     "fontsize": 9.5,
 }
 """Where a number stands: right of its marker."""
-SHARE_LOOKS = (("#079c6b", ""), ("#c35410", "//"), ("#808080", "..."), ("none", ""))
-"""Colour and hatch of each part of a bar."""
+SHARE_LOOKS = (
+    ("#079c6b", ""),
+    ("#c35410", "//"),
+    ("#808080", "..."),
+    ("#c8c8c8", "xx"),
+    ("none", ""),
+)
+"""Colour and hatch of each part of a bar; the last is that of no answer."""
 
 
 def scoreboard_picture(df: pd.DataFrame, *, narrow: bool = False) -> MplFigure:
@@ -117,39 +124,60 @@ def _legend_marker(kind: str) -> Line2D:
     )
 
 
-def shares_picture(
-    rows: Mapping[str, Sequence[int]], names: Sequence[str], *, narrow: bool = False
+def questions_picture(
+    panels: Mapping[str, tuple[Mapping[str, Sequence[int]], Sequence[str]]],
+    *,
+    narrow: bool = False,
 ) -> MplFigure:
-    """Draw how counts divide, as a bar for each row.
+    """Draw how counts divide by several questions, a panel with a bar for each row.
 
     Args:
-        rows: Label and counts of each bar, one count for each of `names`.
-        names: Names of the parts, at most four.
-        narrow: Whether the picture is for a phone.
+        panels: By title, label and counts of each bar, and the names of the parts, at most five.
+        narrow: Whether the picture is for a phone, with one panel below the other.
     """
-    fig, axes = plt.subplots(figsize=(4.0 if narrow else 7.2, 0.55 * len(rows) + 1.0))
-    labels = _wrapped(rows) if narrow else list(rows)
-    starts = [0.0] * len(rows)
+    n_rows = max(len(rows) for rows, _ in panels.values())
+    n_panels = len(panels)
+    height = 0.42 * n_rows + 1.25
+    if narrow:
+        fig, axes = plt.subplots(n_panels, 1, figsize=(4.0, n_panels * (height + 0.5)))
+    else:
+        fig, axes = plt.subplots(1, n_panels, figsize=(9.4, height + 0.3), sharey=True)
     drawn: list[tuple[Text, Rectangle]] = []
-    for part, name in enumerate(names):
-        widths = [counts[part] for counts in rows.values()]
-        bars = axes.barh(labels, widths, left=starts, label=name, **_bar_looks(part))
-        words = [str(width) if width else "" for width in widths]
-        looks = _number_looks(part)
-        texts = axes.bar_label(bars, words, label_type="center", fontsize=9.5, **looks)
-        drawn += zip(texts, bars, strict=True)
-        starts = [start + width for start, width in zip(starts, widths, strict=True)]
-    _hide_frame(axes)
-    fig.legend(
-        loc="outside lower center",
-        ncols=2 if narrow else len(names),
-        handletextpad=0.5,
-        columnspacing=1.4,
-    )
+    for panel, (title, (rows, names)) in zip(np.atleast_1d(axes), panels.items(), strict=True):
+        drawn += _draw_shares(panel, rows, names, narrow=narrow)
+        panel.set_title(title, fontsize=10.5, loc="left")
     fig.draw_without_rendering()
     for label, bar in drawn:  # a number that fills its part would touch the next one
         label.set_visible(1.5 * label.get_window_extent().width <= bar.get_window_extent().width)
     return fig
+
+
+def _draw_shares(
+    axes: Axes, rows: Mapping[str, Sequence[int]], names: Sequence[str], *, narrow: bool
+) -> list[tuple[Text, Rectangle]]:
+    """Draw a bar for each row, divided into parts, with a legend below; returns its numbers."""
+    labels = _wrapped(rows)
+    starts = [0.0] * len(rows)
+    drawn: list[tuple[Text, Rectangle]] = []
+    for part, name in enumerate(names):
+        widths = [counts[part] for counts in rows.values()]
+        bars = axes.barh(labels, widths, left=starts, label=name, **_bar_looks(part, len(names)))
+        words = [str(width) if width else "" for width in widths]
+        looks = _number_looks(part, len(names))
+        texts = axes.bar_label(bars, words, label_type="center", fontsize=9.5, **looks)
+        drawn += zip(texts, bars, strict=True)
+        starts = [start + width for start, width in zip(starts, widths, strict=True)]
+    _hide_frame(axes)
+    axes.legend(
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0.0),
+        ncols=2 if narrow else 3,
+        fontsize=9,
+        handletextpad=0.5,
+        columnspacing=1.2,
+        frameon=False,
+    )
+    return drawn
 
 
 def _wrapped(labels: Iterable[str]) -> list[str]:
@@ -157,15 +185,20 @@ def _wrapped(labels: Iterable[str]) -> list[str]:
     return [label.replace(" and ", " and\n").replace(" on ", " on\n") for label in labels]
 
 
-def _bar_looks(part: int) -> dict[str, Any]:
+def _looks_of(part: int, n_parts: int) -> tuple[str, str]:
+    """Return colour and hatch of a part; the last one, without an answer, is empty."""
+    return SHARE_LOOKS[-1] if part == n_parts - 1 else SHARE_LOOKS[part]
+
+
+def _bar_looks(part: int, n_parts: int) -> dict[str, Any]:
     """Return how the bars of a part are drawn."""
-    colour, hatch = SHARE_LOOKS[part]
+    colour, hatch = _looks_of(part, n_parts)
     return {"color": colour, "hatch": hatch, "edgecolor": INK, "linewidth": 0.8, "height": 0.62}
 
 
-def _number_looks(part: int) -> dict[str, Any]:
+def _number_looks(part: int, n_parts: int) -> dict[str, Any]:
     """Return how a number within the bars of a part is drawn."""
-    colour, _ = SHARE_LOOKS[part]
+    colour, _ = _looks_of(part, n_parts)
     if colour == "none":
         return {"color": INK}
     # on a white patch, for a hatch runs through a number

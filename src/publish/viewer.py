@@ -19,8 +19,9 @@ import pandas as pd
 from evaluation import answers, compare, figures
 from evaluation.measures import Measures, measure_label, unit as unit_of
 from helpers.requests import Row, Store
+from helpers.thoughts import split_thought
 from publish.chapters import Chapter
-from resources.settings import hide_secrets
+from resources.settings import hide_secrets, run_name
 
 PART: Final = 250_000
 """Characters of a part at most, unless one question alone has more."""
@@ -51,6 +52,8 @@ INTERNAL: Final = {
     "shown_characters",
     "llm_seconds",
 }
+RELEASED: Final = "released"
+"""Begins the names of the models of released answers."""
 LICENSED: Final = "[text withheld by its licence]"
 
 
@@ -79,8 +82,32 @@ def _rows(
     return answers.read(newest), compare.others(notebook, profile)
 
 
+def released_rows(chapter: Chapter) -> pd.DataFrame:
+    """Return the authors' released answers as those of models of their own.
+
+    They are made from the authors' files by a run on this machine, and are part of no repository;
+    without such a run there are none.
+    """
+    profile = chapter.record.profile if chapter.record else ""
+    folder = answers.authors(chapter.name, run_name(profile))
+    if not any(folder.glob("*.parquet")):
+        return answers.to_frame([])
+    released = answers.read(folder)
+    return released.assign(model=[_released_name(model) for model in released.model])
+
+
+def _released_name(model: str) -> str:
+    return f"{RELEASED}, {model}" if model else RELEASED
+
+
 def link(
-    notebook: str, arm: str = "", against: str = "", *, model: str = "", text: str = ""
+    notebook: str,
+    arm: str = "",
+    against: str = "",
+    *,
+    model: str = "",
+    text: str = "",
+    show: str = "",
 ) -> str:
     """Return the viewer's address for an experiment.
 
@@ -90,8 +117,16 @@ def link(
         against: Show this arm beside the other.
         model: Show answers of this model alone.
         text: Show rows that contain this text.
+        show: Which questions: ``all``, ``wrong``, ``disagree`` and so on, see `viewer.js`.
     """
-    filters = {"nb": notebook, "arm": arm, "against": against, "model": model, "text": text}
+    filters = {
+        "nb": notebook,
+        "arm": arm,
+        "against": against,
+        "model": model,
+        "show": show,
+        "text": text,
+    }
     chosen = [(name, value) for name, value in filters.items() if value]
     return "answers.html#" + urlencode(chosen, quote_via=quote, errors="replace")
 
@@ -103,7 +138,7 @@ def scripts(chapter: Chapter, store: Store) -> tuple[dict[str, Any], dict[str, s
         What the index says of the chapter, and its scripts by their names below the site.
     """
     own, others = rows(chapter)
-    all_rows = pd.concat([own, *others.values()])
+    all_rows = pd.concat([own, *others.values(), released_rows(chapter)])
     prompts = store.get(key for keys in all_rows.requests for key in keys)
     names = _arm_names(chapter, all_rows)
     models = sorted(set(all_rows.model) - {""})
@@ -123,8 +158,15 @@ def scripts(chapter: Chapter, store: Store) -> tuple[dict[str, Any], dict[str, s
         "paper": chapter.paper,
         "arms": names,
         "models": models,
+        "first": _first_model(own),
     }
     return entry, files
+
+
+def _first_model(own: pd.DataFrame) -> str:
+    """Return the model with most answers of a run, whose view opens first; "" if none answered."""
+    answered = own.model[own.model != ""].value_counts()
+    return str(answered.index[0]) if len(answered) else ""
 
 
 def _arm_names(chapter: Chapter, all_rows: pd.DataFrame) -> dict[str, str]:
@@ -277,14 +319,11 @@ def _answer(row: Mapping[str, Any], prompts: Mapping[str, Row], graded: set[str]
     measures = _scored_measures(row)
     texts = {name: _measure_text(name, top / bottom) for name, (top, bottom) in measures.items()}
     main_measure = _main_measure(measures)
-    score, mark = None, ""
+    score = None
     if main_measure:
         top, bottom = measures[main_measure]
         score = _short(top / bottom)
-    elif row["repeat"] > 0:
-        mark = "timed"
-    if main_measure in graded:
-        mark = texts[main_measure]
+    mark = _mark(row, texts.get(main_measure, ""), is_graded=main_measure in graded)
     asked_prompts = [prompts[key].prompt for key in row["requests"] if key in prompts]
     other_texts = [text for name, text in texts.items() if name not in INTERNAL]
     return {
@@ -300,6 +339,16 @@ def _answer(row: Mapping[str, Any], prompts: Mapping[str, Row], graded: set[str]
         "found": _ranked_items(row),
         "asked": [_messages(prompt) for prompt in asked_prompts],
     }
+
+
+def _mark(row: Mapping[str, Any], score_text: str, *, is_graded: bool) -> str:
+    """Return the word for an answer, or "" where right or wrong says it."""
+    if not row["parsed"]:
+        # a default that stands for what could not be read may happen to be right
+        return "unparsed"
+    if is_graded:
+        return score_text
+    return "timed" if not score_text and row["repeat"] > 0 else ""
 
 
 def _scored_measures(row: Mapping[str, Any]) -> Measures:
@@ -331,8 +380,11 @@ def _measure_text(name: str, value: float) -> str:
 def _reply(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return what was said, and what was read from it."""
     is_withheld = row["answer"] is None and row["requests"]
+    reply = split_thought(row["answer"] or "")
+    text = row["answer"] and reply.answer.strip()
     return {
-        "said": LICENSED if is_withheld else row["answer"],
+        "said": LICENSED if is_withheld else text,
+        "thought": reply.thought.strip(),
         "read": row["predicted"] if row["parsed"] else None,
     }
 

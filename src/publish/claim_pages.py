@@ -1,0 +1,269 @@
+"""What the pages say of claims by the answers to both questions, and of the papers' exhibits."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, get_args
+
+import pandas as pd
+
+from evaluation import figures, trials
+from evaluation.markup import Markup, escape
+from evaluation.published import Exhibit, Rule, Shown, published
+from evaluation.verdicts import verdict_mark
+from evaluation.vocabulary import HereAnswer
+from publish import pieces, viewer
+from publish.pieces import fine_print, link_to, table
+
+SCOREBOARD: Final = "scoreboard.html"
+
+
+@dataclass(frozen=True)
+class Question:
+    """One of the two questions about a claim.
+
+    Attributes:
+        column: Column of the ledger that has its answer.
+        title: The question, for a reader.
+        words: Its answers, in the order of tables and pictures.
+        anchor: Beginning of the ids of its lists.
+    """
+
+    column: str
+    title: str
+    words: tuple[str, ...]
+    anchor: str
+
+    def anchor_of(self, word: str, paper: str = "") -> str:
+        """The id of the list of the claims with an answer, of one paper or of all."""
+        parts = [self.anchor, word.replace(" ", "-"), paper.replace("_", "-")]
+        return "-".join(part for part in parts if part)
+
+    def counts(self, claims: pd.DataFrame) -> list[int]:
+        """How many claims have each answer; one without real data counts as the last word."""
+        answers = claims[self.column].where(claims[self.column].isin(self.words), self.words[-1])
+        return [int((answers == word).sum()) for word in self.words]
+
+    def chosen(self, claims: pd.DataFrame, word: str) -> pd.DataFrame:
+        """The claims with an answer."""
+        answers = claims[self.column].where(claims[self.column].isin(self.words), self.words[-1])
+        return claims[answers == word]
+
+
+PAPER: Final = Question(
+    "verdict",
+    "Does it hold for the paper's system?",
+    ("agrees", "differs", "inconclusive", "cannot be tested", "not tested"),
+    "verdict",
+)
+HERE: Final = Question(
+    "here_answer",
+    "Does it hold here, by the models that ran?",
+    get_args(HereAnswer),
+    "here",
+)
+QUESTIONS: Final = (PAPER, HERE)
+
+
+def balance(claims: pd.DataFrame) -> str:
+    """Say how many claims have each answer to both questions; no count is zero."""
+    texts = []
+    for question in QUESTIONS:
+        pairs = zip(question.words, question.counts(claims), strict=True)
+        counts = ", ".join(f"{word} {count}" for word, count in pairs if count)
+        texts.append(f"{question.title} {counts[:1].upper()}{counts[1:]}.")
+    return f"{len(claims)} claims. {' '.join(texts)}"
+
+
+def counts_table(claims: pd.DataFrame, subjects: Mapping[str, str]) -> str:
+    """Tabulate the answers to both questions by paper; each count links to its list.
+
+    Args:
+        claims: The ledger.
+        subjects: The subject of each paper, in the order of the rows.
+    """
+    rows = []
+    for paper, subject in subjects.items():
+        of_paper = claims[claims["paper"] == paper]
+        cells = {"Paper": f"{subject} ({len(of_paper)})", **_linked_counts(of_paper, paper)}
+        rows.append(cells)
+    rows.append({"Paper": f"all ({len(claims)})", **_linked_counts(claims, "")})
+    caption = (
+        "Claims by the answers to both questions. The first five columns say whether a claim holds "
+        "for the paper's system, the last four whether it holds here; each count opens its list"
+    )
+    return table(rows, caption, "rag-counts")
+
+
+def _linked_counts(claims: pd.DataFrame, paper: str) -> dict[str, Any]:
+    cells: dict[str, Any] = {}
+    for question in QUESTIONS:
+        for word, count in zip(question.words, question.counts(claims), strict=True):
+            column = word if question is PAPER else f"here: {word}"
+            address = f"{SCOREBOARD}#{question.anchor_of(word, paper)}"
+            link = Markup('<a href="{}">{}</a>').format(address, count)
+            cells[column] = link if count else Markup("0")
+    return cells
+
+
+def lists(claims: pd.DataFrame, subjects: Mapping[str, str]) -> str:
+    """List the claims by their answers, each with a link to its row of the ledger."""
+    texts = []
+    for question in QUESTIONS:
+        texts.append(f"### {question.title}")
+        for word in question.words:
+            chosen = question.chosen(claims, word)
+            if len(chosen):
+                texts.append(_list_of_word(question, word, chosen, subjects))
+    return "\n\n".join(texts)
+
+
+def _list_of_word(
+    question: Question, word: str, claims: pd.DataFrame, subjects: Mapping[str, str]
+) -> str:
+    """The claims with one answer, by paper."""
+    texts = [
+        Markup('<p class="rag-lead" id="{}">{} ({})</p>').format(
+            question.anchor_of(word), verdict_mark(word), len(claims)
+        )
+    ]
+    for paper, subject in subjects.items():
+        of_paper = claims[claims["paper"] == paper]
+        if len(of_paper):
+            items = Markup("").join(_list_item(row) for row in of_paper.to_dict("records"))
+            texts.append(
+                Markup('<p id="{}">{} ({})</p><ul class="rag-claim-list">{}</ul>').format(
+                    question.anchor_of(word, paper), subject, len(of_paper), items
+                )
+            )
+    return str(Markup("").join(texts))
+
+
+def _list_item(row: Mapping[Any, Any]) -> Markup:
+    address = f"scoreboard-{row['paper']}.html#{row['id']}"
+    return Markup('<li><a href="{}">{}</a></li>').format(address, row["claim"])
+
+
+def rows_link(row: Mapping[Any, Any], group: str, read: Mapping[str, Any]) -> Markup:
+    """A link to the rows that decided a claim, those first that are wrong or where arms differ.
+
+    Args:
+        row: A row of the ledger.
+        group: The group of its columns: ``rescored``, ``rerun``, ``here`` and so on.
+        read: What the viewer says of each notebook that it has rows of.
+    """
+    notebook = row[f"{group}_notebook"]
+    rule = published(row["paper"]).claim(row["id"]).rule
+    if notebook not in read or group == "printed" or rule is None:
+        return Markup()
+    entry = read[notebook].entry
+    arms = [arm for arm in _compared_arms(rule) if arm in entry["arms"]]
+    model = _model_of_rows(entry["models"], is_released=group == "rescored")
+    if not arms or model is None:
+        return Markup()
+    against, show = (arms[1], "disagree") if len(arms) > 1 else ("", "wrong")
+    address = viewer.link(notebook, arms[0], against, model=model, show=show)
+    return Markup('<a href="{}">rows</a>').format(address)
+
+
+def _model_of_rows(models: Sequence[str], *, is_released: bool) -> str | None:
+    """The model whose rows decided: the first one, or the first released one; None without one.
+
+    Rows of a run without a language model are of no model.
+    """
+    released = [name for name in models if name.startswith(viewer.RELEASED)]
+    if is_released:
+        return released[0] if released else None
+    return next((name for name in models if name not in released), "")
+
+
+def _compared_arms(rule: Rule) -> list[str]:
+    """The arms of a rule's first comparison, the first arm first."""
+    while rule.parts:
+        rule = rule.parts[0]
+    if rule.than:
+        return [rule.first[0], rule.than[0]]
+    return [rule.arm] if rule.arm else []
+
+
+def exhibits_table(paper: str, board: pd.DataFrame) -> str:
+    """Tabulate the tables and figures of a paper, and what of each the book shows.
+
+    Args:
+        paper: Name of the paper.
+        board: The scoreboard.
+    """
+    printed = published(paper)
+    if not printed.exhibits:
+        return ""
+    of_paper = board[board["paper"] == paper]
+    rows = [_exhibit_row(exhibit, of_paper) for exhibit in printed.exhibits]
+    caption = f"Every table and figure of the paper: {coverage_words(printed.exhibits)}"
+    return table(rows, caption, "rag-cards")
+
+
+def _exhibit_row(exhibit: Exhibit, board: pd.DataFrame) -> dict[str, Any]:
+    is_part = board["table"].eq(exhibit.name) | board["table"].str.startswith(f"{exhibit.name} ")
+    numbers = board[is_part]
+    is_rerun = _has_value(numbers, "reference") | _has_value(numbers, "rerun")
+    row: dict[str, Any] = {
+        "Exhibit": escape(exhibit.name) + fine_print(exhibit.what),
+        "Shown": _place(exhibit) + fine_print(exhibit.why),
+        "Numbers": None,
+        "Rescored": None,
+        "Rerun": None,
+    }
+    if len(numbers):
+        row |= {
+            "Numbers": len(numbers),
+            "Rescored": int(_has_value(numbers, "rescored").sum()),
+            "Rerun": int(is_rerun.sum()),
+        }
+    return row
+
+
+def _place(exhibit: Exhibit) -> Markup:
+    """In which way an exhibit is shown, with links to its chapters."""
+    if not exhibit.chapters:
+        return escape(exhibit.shown)
+    links = Markup(", ").join(link_to(name, name[:2]) for name in exhibit.chapters)
+    word = "chapter" if len(exhibit.chapters) == 1 else "chapters"
+    return Markup("{}, {} {}").format(exhibit.shown, word, links)
+
+
+def _has_value(numbers: pd.DataFrame, group: str) -> "pd.Series[bool]":
+    return numbers[group].notna() & numbers[f"{group}_verdict"].ne("SAMPLE")
+
+
+def coverage_words(exhibits: tuple[Exhibit, ...]) -> str:
+    """Say how many exhibits are shown in which way; no count is zero."""
+    shown = [exhibit.shown for exhibit in exhibits]
+    counts = {word: shown.count(word) for word in get_args(Shown)}
+    words = {"diagram": "drawn anew"}
+    texts = [f"{count} {words.get(word, word)}" for word, count in counts.items() if count]
+    return figures.listed(texts)
+
+
+def all_exhibits(papers: Iterable[str]) -> tuple[Exhibit, ...]:
+    """The exhibits of all papers."""
+    found: list[Exhibit] = []
+    for paper in papers:
+        found += published(paper).exhibits
+    return tuple(found)
+
+
+def here_words(row: Mapping[Any, Any], group: str) -> Markup:
+    """The models that say whether a claim holds here."""
+    models = row[f"{group}_models"]
+    return fine_print(f"by {models}") if models else Markup()
+
+
+def folded_trial(claim_id: str) -> Markup:
+    """What a trial of a claim's rule says of the paper's own n; empty if it has the power."""
+    trial = trials.trials().get(claim_id)
+    if trial is None or trial.needs is None or trial.n is None:
+        return Markup()
+    text = (
+        f"At the printed values, {trial.n:,} units are too few to find the claim right in 80 % of "
+        f"simulated sets; about {trial.needs:,} would do."
+    )
+    return pieces.folded("Power", text)
