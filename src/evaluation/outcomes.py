@@ -185,6 +185,10 @@ class Outcomes:
         """Select rows by a column of True and False, with the same labels and settings."""
         return self._with_frame(self.frame[is_selected])
 
+    def has_column(self, name: str) -> bool:
+        """Whether there is a column of this name, or a row with this stratum."""
+        return name in COLUMNS or any(name in strata for strata in self.frame.strata)
+
     def _column(self, name: str) -> pd.Series:
         """A column of the table, or the value of a stratum in each row."""
         if name in COLUMNS:

@@ -346,15 +346,23 @@ def _evaluate_first(
 
 
 def _arms_without_answers(rule: Rule, rows: Outcomes) -> list[str]:
-    """The arms of a rule of which no row has the measure."""
-    if rows.frame.empty:
+    """The arms of a rule of which no row has the measure, within each of the rule's conditions."""
+    if rows.frame.empty or not all(map(rows.has_column, (*rule.where, *rule.interaction))):
         return list(rule.arms)
-    try:
-        selected = rows.where(**rule.where)
-    except KeyError:  # a stratum of another source: the released contexts say what they hold
-        return list(rule.arms)
-    answered = selected.arms_with(rule.measure)
-    return [arm for arm in rule.arms if arm not in answered]
+    rows = rows.where(**rule.where)
+    missing = []
+    for part in (rows, *_under_each_condition(rule, rows)):
+        answered = part.arms_with(rule.measure)
+        missing += [arm for arm in rule.arms if arm not in answered]
+    return list(dict.fromkeys(missing))
+
+
+def _under_each_condition(rule: Rule, rows: Outcomes) -> list[Outcomes]:
+    """The rows under each condition of an interaction; none where there is no interaction."""
+    parts = []
+    for name, values in rule.interaction.items():
+        parts += [rows.where(**{name: value}) for value in values]
+    return parts
 
 
 def _no_answers(rule: Rule, missing: Sequence[str], scoped: _Scoped, kind: Basis) -> Decision:

@@ -159,10 +159,11 @@ class BoardPages(RunPages):
             return f"{len(self.board)} numbers are printed. None of them has been tested here yet."
         pairs = zip(reruns, rescored, strict=True)
         neither = sum(not (cell.is_available or is_rescored) for cell, is_rescored in pairs)
-        untested = ~self._stated["verdict"].isin(TESTED)
+        untested = ~self._stated["verdict"].isin([*TESTED, "cannot be tested"])
+        untestable = self._stated["verdict"].eq("cannot be tested")
         return (
             f"The papers print {len(self.board)} numbers and state {len(self._stated)} claims. "
-            f"{untested.sum()} of the claims were not tested; "
+            f"{untested.sum()} of the claims were not tested, and {untestable.sum()} cannot be; "
             f"{neither} of the numbers were neither rescored nor rerun. "
             f"{rescored.sum()} numbers can be rescored from "
             f"released files, and {agree} of these match to the last digit. "

@@ -91,7 +91,7 @@ def counts_table(claims: pd.DataFrame, subjects: Mapping[str, str]) -> str:
         "Claims by the answers to both questions. The first five columns say whether a claim holds "
         "for the paper's system, the last four whether it holds here; each count opens its list"
     )
-    return table(rows, caption, "rag-counts")
+    return table(rows, caption, "rag-cards rag-counts")
 
 
 def _linked_counts(claims: pd.DataFrame, paper: str) -> dict[str, Any]:

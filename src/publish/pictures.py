@@ -1,6 +1,7 @@
 """Pictures of a page: a table printed, rescored and rerun, and how counts divide."""
 
 import math
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +42,8 @@ BESIDE: dict[str, Any] = {
     "fontsize": 9.5,
 }
 """Where a number stands: right of its marker."""
+NARROW_TITLE = 26
+"""Characters of a line of a panel's title on a phone."""
 SHARE_LOOKS = (
     ("#079c6b", ""),
     ("#c35410", "//"),
@@ -145,7 +148,10 @@ def questions_picture(
     drawn: list[tuple[Text, Rectangle]] = []
     for panel, (title, (rows, names)) in zip(np.atleast_1d(axes), panels.items(), strict=True):
         drawn += _draw_shares(panel, rows, names, narrow=narrow)
-        panel.set_title(title, fontsize=10.5, loc="left")
+        words = textwrap.fill(title, NARROW_TITLE) if narrow else title
+        panel.set_title(words, fontsize=10.5, loc="left")
+    for panel in np.atleast_1d(axes):
+        panel.set_ylim(n_rows - 0.5, -0.5)  # the first bar on top, in panels that share an axis too
     fig.draw_without_rendering()
     for label, bar in drawn:  # a number that fills its part would touch the next one
         label.set_visible(1.5 * label.get_window_extent().width <= bar.get_window_extent().width)
@@ -207,8 +213,7 @@ def _number_looks(part: int, n_parts: int) -> dict[str, Any]:
 
 
 def _hide_frame(axes: Axes) -> None:
-    """Show the labels of the bars alone, the first bar on top."""
-    axes.invert_yaxis()
+    """Show the labels of the bars alone."""
     axes.tick_params(axis="y", length=0)
     for spine in ("left", "bottom"):
         axes.spines[spine].set_visible(False)
