@@ -229,15 +229,15 @@ def test_answers_are_backed_by_citations_of_what_holds_the_answer(text, verdict)
     assert decided(found)["answers_backed_by_evidence"].verdict == verdict
 
 
-def test_the_answer_of_the_page_counts_apart_what_the_chart_does_not_tell():
+def test_the_answer_of_the_page_counts_only_what_the_chart_tells():
     told, absent = rows([True, False], "500 mg [2]"), rows([True], "Not found in chart.", None)
     out = Outcomes(
         [replace(row, arm=arm) for arm in ca.ARMS for row in [*told, *absent]], draws=200
     )
     words = ca.summary(out, "Model")
-    assert "50.0 %" in words
-    assert "On 14 questions about 14 patients" in words
-    assert "If the chart lacks the answer, the model says so in 100.0 %" in words
+    assert "not significantly more often than Model" in words
+    assert words.count("50.0 %") == 3
+    assert "of 14 questions that the chart answers" in words
 
 
 def test_a_question_that_the_chart_does_not_answer_names_a_drug_that_it_does_not_name(charts):

@@ -170,6 +170,12 @@ def test_a_table_of_notes_is_read(tmp_path, suffix):
         assert notes[0].source == f"notes{suffix}, row 2"
 
 
+def test_rows_without_a_patient_are_each_their_own(tmp_path):
+    table = pd.DataFrame({"encounter_id": ["E1", "E2"], "note": ["Takes Keppra.", "Well."]})
+    table.to_csv(tmp_path / "notes.csv", index=False)
+    assert own_notes.read_notes(tmp_path / "notes.csv").patients == ["E1", "E2"]
+
+
 def test_what_cannot_be_read_is_said_with_what_to_do(tmp_path):
     with pytest.raises(FolderError, match="folder of notes was needed"):
         own_notes.read_notes(tmp_path / "missing")
@@ -296,7 +302,8 @@ def test_an_answer_cites_note_date_and_passage(folder):
     assert {"rerank", "semantic", "lexical", "medication"} <= set(answer.details["scores"][0])
     assert any("carbamazepine" in row["medication"] for row in answer.details["registry"])
     json.dumps(answer.as_dict())
-    assert "cites no passage" in str(opened(folder, Scripted("Yes.")).ask("Any auras?"))
+    uncited = opened(folder, Scripted("Weekly auras.")).ask("Any auras in B40?")
+    assert "cites no passage: check the answer before you rely on it. [1] has" in str(uncited)
     assert not opened(folder, Scripted("Not found in chart [1]")).ask("Any auras?").answered
 
 

@@ -67,6 +67,7 @@ def build_notes(
 def _show_log() -> None:
     logging.basicConfig(format="%(message)s")
     logging.getLogger("papers").setLevel(logging.INFO)
+    logging.getLogger("bm25s").setLevel(logging.WARNING)
 
 
 @notes_app.command("evaluate")

@@ -16,6 +16,7 @@ import pandas as pd
 
 from evaluation import figures
 from evaluation.answers import Answer, Item
+from evaluation.metrics import ALPHA
 from evaluation.outcomes import Outcomes
 from helpers.completions import Reply
 from helpers.llm import LLM
@@ -556,9 +557,9 @@ def _gold_columns(event: MedicationEvent) -> dict[str, object]:
 
 
 def summary(outcomes: Outcomes, model: str) -> str:
-    """Write the answer of the page: LLM against code.
+    """Write the answer of the page in two sentences: LLM against code, and what the LLM lacks.
 
-    Questions that the chart does not answer have a sentence of their own.
+    Only questions that the chart answers count; the tables have the others.
 
     Args:
         outcomes: Rows of all arms.
@@ -567,33 +568,12 @@ def summary(outcomes: Outcomes, model: str) -> str:
     answerable = outcomes.where(**{"in the chart": "yes"})
     scores = {arm: figures.score_text(answerable.score("accuracy", arm)) for arm in ARMS}
     [comparison] = answerable.compare([("registry", "rag")], "accuracy")
-    difference = figures.points(comparison.test)
-    text = (
-        f"**On {comparison.test.n} questions about {answerable.frame.cluster.nunique()} patients, "
-        f"{model} with retrieved passages scores {scores['rag']}; a few lines of code on the "
-        f"extracted registry score {scores['registry']}** (difference {difference} points, "
-        f"{figures.p_words(comparison.p)}). By the charts' wording, the code is right in "
-        f"{_scores_by_wording(answerable)}. With the right passages the model reaches "
-        f"{scores['right_passages']}; with an error-free registry the code reaches "
-        f"{scores['perfect_registry']}. Always giving the commonest answer of each kind would "
-        f"score {scores['commonest']}."
-    )
-    absent = outcomes.where(**{"in the chart": "no"})
-    if absent.frame.empty:
-        return text
-    by_llm = figures.score_text(absent.score("accuracy", "rag"))
-    by_code = figures.score_text(absent.score("accuracy", "registry"))
+    is_better = comparison.p < ALPHA and comparison.test.difference > 0
+    than = "more often than" if is_better else "not significantly more often than"
     return (
-        f"{text} If the chart lacks the answer, the model says so in {by_llm}, the code in "
-        f"{by_code}."
+        f"**A few lines of code on the extracted registry answer right {than} {model} with "
+        f"retrieved passages: {scores['registry']} against {scores['rag']} of "
+        f"{comparison.test.n} questions that the chart answers** "
+        f"({figures.p_words(comparison.p)}). "
+        f"Shown the right passages, the model reaches {scores['right_passages']}."
     )
-
-
-def _scores_by_wording(outcomes: Outcomes) -> str:
-    """The accuracy of code on the extracted registry, by the wording of the charts."""
-    scores = []
-    for wording in outcomes.strata("words of the chart"):
-        part = outcomes.where(**{"words of the chart": wording})
-        score = figures.number(part.score("accuracy", "registry").value)
-        scores.append(f"{score} ({wording})")
-    return figures.listed(scores)

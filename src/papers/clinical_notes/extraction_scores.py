@@ -321,32 +321,24 @@ def draw_sample(items: Sequence[T], n: int, seed: int) -> list[T]:
     return [items[position] for position in sorted(positions)]
 
 
-def summary(outcomes: Outcomes, not_run: Collection[str]) -> str:
-    """Write the answer of the page.
+def summary(outcomes: Outcomes) -> str:
+    """Write the answer of the page in two sentences: the rules, and the language model.
 
     Args:
         outcomes: Rows of notes.
-        not_run: Arms that have no rows.
     """
     notes = outcomes.where(task="notes")
-    drugs = figures.score_text(notes.score("taken_drug_f1", "rules"))
-    text = f"**The rules find the drugs that a note reports as taken with an F1 of {drugs}.** "
-    has_shared = "rules" in outcomes.arms_with("recall_shared")
-    if has_shared and "rules" in outcomes.arms_with("recall_held_out"):
-        shared = figures.score_text(notes.score("recall_shared", "rules"))
-        held_out = figures.score_text(notes.score("recall_held_out", "rules"))
-        text += (
-            f"They find {shared} of the spans in wording for which they were written, and "
-            f"{held_out} in held-out wording. "
-        )
-    if "llm" in outcomes.arms_with("taken_drug_f1"):
-        llm_notes = outcomes.where(task="notes", asked="yes")
-        llm = figures.score_text(llm_notes.score("taken_drug_f1", "llm"))
-        rules = figures.score_text(llm_notes.score("taken_drug_f1", "rules"))
-        text += (
-            f"On the notes that the language model read, it reaches {llm}, and the rules reach "
-            f"{rules}. "
-        )
-    for arm in not_run:
-        text += f"{outcomes.label(arm)} was not run. "
-    return text
+    drugs = notes.score("drug_f1", "rules")
+    answer = (
+        "**Hand-written rules find the drugs that a note names with an F1 of "
+        f"{figures.score_text(drugs)}, on {drugs.n:,} notes.**"
+    )
+    if "llm" not in outcomes.arms_with("drug_f1"):
+        return f"{answer} The language model was not run."
+    shared = outcomes.where(task="notes", asked="yes")
+    llm = shared.score("drug_f1", "llm")
+    rules = figures.score_text(shared.score("drug_f1", "rules"))
+    return (
+        f"{answer} On the {llm.n} notes that both read, the language model reaches "
+        f"{figures.score_text(llm)} and the rules reach {rules}."
+    )

@@ -248,15 +248,15 @@ def _without_generic(name: str) -> str:
 
 
 def _read_table(path: Path, name: str) -> list[Note]:
-    """Read a table with a note in each row.
+    """Read a table with a note in each row; without a column of patients each has its own.
 
     Raises:
-        TextError: It has no column of patients or of texts.
+        TextError: It has no column of texts.
     """
     table = tables.read_table(path)
     rename = "its first line, by renaming the column"
     text_column = tables.find_column(table, "", TEXT_COLUMNS, rename)
-    patient_column = tables.find_column(table, "", PATIENT_COLUMNS, rename)
+    patient_column = tables.find_column(table, "", PATIENT_COLUMNS, rename, needed=False)
     date_column = tables.find_column(table, "", DATE_COLUMNS, rename, needed=False)
     note_column = tables.find_column(table, "", NOTE_COLUMNS, rename, needed=False)
     notes = []
@@ -267,9 +267,8 @@ def _read_table(path: Path, name: str) -> list[Note]:
         day = _day_of_cell(str(row[date_column])) if date_column else NO_DATE
         own_id = str(row[note_column]).strip() if note_column else ""
         note_id = own_id or f"{name}:{number}"
-        notes.append(
-            _note(note_id, str(row[patient_column]).strip(), day, text, f"{name}, row {number}")
-        )
+        patient = str(row[patient_column]).strip() if patient_column else note_id
+        notes.append(_note(note_id, patient, day, text, f"{name}, row {number}"))
     if not notes:
         raise TextError(f"its column {text_column!r} has no text.")
     return notes

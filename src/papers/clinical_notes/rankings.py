@@ -16,7 +16,7 @@ from tqdm import tqdm
 from evaluation import figures
 from evaluation.answers import Answer, Item
 from evaluation.metrics import ALPHA
-from evaluation.outcomes import Outcomes
+from evaluation.outcomes import Comparison, Outcomes
 from evaluation.trec import PASSAGES, score_rankings
 from papers.clinical_notes.passages import Chunk
 from papers.clinical_notes.query import parse
@@ -317,46 +317,36 @@ def quick_ndcg(grades: Mapping[str, int], passages: Sequence[str], k: int = 10) 
     return float(gains @ discount[: len(gains)]) / best if best else 0.0
 
 
-def summary(outcomes: Outcomes, elsewhere: Outcomes, encoder: str = "") -> str:
-    """Write the answer of the page: the hybrid against its parts, and with tuned weights.
+def summary(outcomes: Outcomes, encoder: str = "") -> str:
+    """Write the answer of the page, in two sentences: the hybrid against the best of its parts.
 
     Args:
         outcomes: Rows on the charts, of arm ``tuned`` too.
-        elsewhere: Rows on notes that others wrote; may be empty.
         encoder: The encoder that replaces both of the paper's, if one does.
     """
     hybrid = outcomes.score(MAIN, "hybrid")
-    tuned = outcomes.score(MAIN, "tuned")
-    instead = f", and {encoder} in place of both of its encoders," if encoder else ""
-    answer = (
-        f"**With the paper's weights{instead} the hybrid reaches {MAIN} "
-        f"{figures.score_text(hybrid)} on {hybrid.n} questions: {_comparison(outcomes)}** (paired "
-        "tests by cluster, Holm). Weights chosen on other questions bring it to "
-        f"{figures.score_text(tuned)}."
-    )
-    if elsewhere.frame.empty:
-        return f"{answer} The comparison on independent notes was not run."
-    theirs = elsewhere.score(MAIN, "hybrid")
+    tuned = figures.score_text(outcomes.score(MAIN, "tuned"))
+    instead = f", with {encoder} in place of both of its encoders," if encoder else ""
+    best, comparison = _best_part(outcomes)
+    verdict = "about as well as"
+    if comparison.p < ALPHA:
+        verdict = "better than" if comparison.test.difference > 0 else "worse than"
     return (
-        f"{answer} On notes that others wrote, the hybrid reaches {figures.score_text(theirs)} on "
-        f"{theirs.n} queries: {_comparison(elsewhere)}."
+        f"**The paper's hybrid{instead} ranks passages {verdict} {outcomes.label(best)}, the best "
+        f"of its parts: {MAIN} {figures.score_text(hybrid)} against "
+        f"{figures.score_text(comparison.scores[1])} on {hybrid.n} questions** (paired test by "
+        f"cluster, Holm; {figures.p_words(comparison.p)}). Weights chosen on other questions bring "
+        f"the hybrid to {tuned}."
     )
 
 
-def _comparison(outcomes: Outcomes) -> str:
-    """How the hybrid compares with each of its scores alone."""
-    parts: dict[str, list[str]] = {
-        "better than": [],
-        "worse than": [],
-        "not distinguishable from": [],
-    }
+def _best_part(outcomes: Outcomes) -> tuple[str, Comparison]:
+    """The score that is best alone, and the hybrid compared with it."""
     pairs = [("hybrid", arm) for arm in ("semantic", "lexical", "reranker")]
-    for comparison in outcomes.compare(pairs, MAIN):
-        verdict = "not distinguishable from"
-        if comparison.p < ALPHA:
-            verdict = "better than" if comparison.test.difference > 0 else "worse than"
-        score = figures.number(comparison.scores[1].value)
-        parts[verdict].append(f"{outcomes.label(comparison.second)} ({score})")
-    return "; ".join(
-        f"{verdict} {' and '.join(names)}" for verdict, names in parts.items() if names
-    )
+    comparisons = outcomes.compare(pairs, MAIN)
+    best = max(comparisons, key=_second_score)
+    return best.second, best
+
+
+def _second_score(comparison: Comparison) -> float:
+    return float(comparison.scores[1].value)

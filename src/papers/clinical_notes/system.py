@@ -198,7 +198,10 @@ class Notes:
             answered=not has_no_answer,
             evidence=evidence,
             citations=tuple(evidence[number - 1].source for number in cited),
-            notes=tuple(self._remarks(found, cited, has_no_answer, rows)),
+            notes=(
+                *_check_citations(reply.text, passages, cited, has_no_answer),
+                *self._remarks(found, rows),
+            ),
             details=details | {"registry": rows.to_dict("records")},
         )
 
@@ -240,12 +243,8 @@ class Notes:
             rows = rows[rows.medication.isin(drugs)]
         return rows[list(_SHOWN_COLUMNS)].sort_values("note_date").head(MAX_ROWS)
 
-    def _remarks(
-        self, found: Retrieval, cited: Sequence[int], has_no_answer: bool, rows: pd.DataFrame
-    ) -> Iterator[str]:
-        """What a reader must know of an answer before relying on it."""
-        if not cited and not has_no_answer:
-            yield "The answer cites no passage: check it before you rely on it."
+    def _remarks(self, found: Retrieval, rows: pd.DataFrame) -> Iterator[str]:
+        """How an answer came about, and what the registry has."""
         yield f"{self.llm.endpoint.model} answered from {len(found.passages)} passages."
         filters = found.audit["filters"] or "none"
         yield f"Filters: {filters}. Passages after them: {found.audit['after filters']:,}."
@@ -253,6 +252,21 @@ class Notes:
             yield f"{self.own.without_date:,} notes have no date; a filter of days leaves them out."
         for row in rows.to_dict("records"):
             yield f"Registry: {_spoken_row(row)}"
+
+
+def _check_citations(
+    text: str, passages: Sequence[Chunk], cited: Sequence[int], has_no_answer: bool
+) -> Iterator[str]:
+    """What a reader must check where the model names no passage."""
+    if cited or has_no_answer:
+        return
+    words = _words(text)
+    counts = [len(words & _words(passage.text)) for passage in passages]
+    nearest = counts.index(max(counts)) + 1
+    yield (
+        "The model cites no passage: check the answer before you rely on it. "
+        f"[{nearest}] has most of its words."
+    )
 
 
 _SHOWN_COLUMNS: Final = (
