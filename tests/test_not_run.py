@@ -22,7 +22,7 @@ from evaluation.outcomes import Outcomes
 from evaluation.published import Rule
 from helpers.completions import CapabilityError, ContextOverflowError
 from publish import rehearse
-from resources.settings import ROOT
+from resources.settings import ROOT, read_profile
 
 ACCURACY = "side_effects.table1.closed_book.accuracy"
 UNITS = [PlainUnit(f"u{i}", f"u{i}", "Is it?", "YES" if i % 2 else "NO") for i in range(12)]
@@ -120,18 +120,37 @@ NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 SMALL_MODEL = "SmolLM2-135M-Instruct"
 
 
+def link_data(folder: Path) -> None:
+    """Give a project of links a data folder of its own, whose stores nobody shares."""
+    data = folder / "data"
+    data.unlink(missing_ok=True)
+    data.mkdir()
+    for source in (ROOT / "data").iterdir():
+        if source.name != "derived":
+            (data / source.name).symlink_to(source)
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project of links with data folders of its own."""
     folder = tmp_path_factory.mktemp("project")
-    for name in (*rehearse.LINKED, "notebooks"):
-        if name != "data" and (ROOT / name).exists():
-            (folder / name).symlink_to(ROOT / name)
-    (folder / "data").mkdir()
-    for source in (ROOT / "data").iterdir():
-        if source.name != "derived":
-            (folder / "data" / source.name).symlink_to(source)
+    rehearse.link_project(folder, "smoke", read_profile("smoke"))
+    link_data(folder)
     return folder
+
+
+def run_chapter(notebook: str, folder: Path, url: str) -> None:
+    """Run a chapter of the smoke profile against a server."""
+    variables = {"PROFILE": "smoke", "LLM_BASE_URL": url, "LLM_MODEL": ""}
+    variables |= {"MEDRAG_ROOT": str(folder), "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        [sys.executable, "-m", "publish.run", notebook],
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 @pytest.mark.slow
@@ -141,15 +160,24 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_chapter_completes_with_a_server_that_refuses_everything_optional(notebook, project):
     """The graph and the encoder are real; only the model is a stub."""
     with local_server(refuse_everything_optional(SMALL_MODEL)) as running:
-        variables = {"PROFILE": "smoke", "LLM_BASE_URL": running.url, "LLM_MODEL": ""}
-        variables |= {"MEDRAG_ROOT": str(project), "PYTHONPATH": str(ROOT / "src")}
-        done = subprocess.run(
-            [sys.executable, "-m", "publish.run", notebook],
-            env=os.environ | variables,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr[-3000:]
+        run_chapter(notebook, project, running.url)
     executed = project / "_build" / "executed" / "smoke" / f"{notebook}.ipynb"
     assert nbformat.read(executed, as_version=4).cells
+
+
+@pytest.mark.slow
+@pytest.mark.engine
+@pytest.mark.timeout(600)
+def test_the_first_chapter_ends_well_where_its_second_model_is_not_served(tmp_path):
+    name = "01_side_effects_forward"
+    profile = read_profile("smoke")
+    profile[name] = profile[name] | {"second_model": "a/second-model"}
+    rehearse.link_project(tmp_path, "smoke", profile)
+    link_data(tmp_path)
+    with local_server(refuse_everything_optional(SMALL_MODEL)) as running:
+        run_chapter(name, tmp_path, running.url)
+        assert {body["model"] for body in running.requests if body} == {SMALL_MODEL}
+    saved = json.loads((tmp_path / "_build" / "records" / "smoke" / f"{name}.json").read_text())
+    reasons = {reason["id"]: reason["why"] for reason in saved["reasons"]}
+    assert "does not serve 'a/second-model'" in reasons["side_effects.table2.graphrag.accuracy"]
+    assert "side_effects.table1.graphrag.accuracy" in {value["id"] for value in saved["values"]}

@@ -26,6 +26,8 @@ from resources.settings import BUILD, NOTEBOOKS, ROOT, read_profile, run_command
 FOLDER = BUILD / "rehearsal"
 STEPS = 2  # of every training
 MAX_COUNT = 8  # of what the paper profile counts and the smoke profile does not name
+ANSWERING = "large_model"
+"""Names a model that answers in place of the profile's; beside it, the second one would be none."""
 LINKED = (
     "Makefile",
     "src",
@@ -75,7 +77,7 @@ def _small_model(name: str, default: Any) -> Any:  # noqa: ANN401
     """Return the encoder or LLM that stands in for a name of the paper profile."""
     if name in ("encoder", "reranker_encoder"):
         return DEFAULT_ENCODER
-    if name.endswith("_model") and not default:
+    if name.endswith("_model") and not default and name != ANSWERING:
         return read_profile("laptop")["defaults"]["llm_model"]
     return default
 
