@@ -227,6 +227,20 @@ def test_a_system_that_is_not_there_or_damaged_is_named():
         system.load("parts", model=cast(LLM, Reader()))
 
 
+def test_descriptions_of_labels_are_read_and_used(tmp_path: Path):
+    path = tmp_path / "labels.json"
+    path.write_text('{"heart": "a part of the circulation"}', encoding="utf-8")
+    described = own_rows.read_descriptions(path)
+    corpus = own_rows.corpus_of(labelled(), "classification", described, seed=0)
+    assert corpus.labels == {"heart": "a part of the circulation", "bone": "bone"}
+    for content in ("[1]", "no JSON"):
+        path.write_text(content, encoding="utf-8")
+        with pytest.raises(CorpusError, match="a JSON object of labels was needed"):
+            own_rows.read_descriptions(path)
+    with pytest.raises(CorpusError, match="a file was needed"):
+        own_rows.read_descriptions(tmp_path / "missing.json")
+
+
 def test_a_question_never_names_a_file(tmp_path: Path):
     secret = tmp_path / "secret.csv"
     secret.write_text("text\nnobody may read this\n", encoding="utf-8")

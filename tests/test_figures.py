@@ -17,7 +17,7 @@ from markupsafe import Markup
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from evaluation import figures
+from evaluation import dumbbell, figures
 from evaluation.metrics import Score, proportion
 from evaluation.paired import Paired
 from publish import pictures
@@ -372,3 +372,31 @@ def test_a_narrow_column_breaks_a_score_before_its_interval_and_in_no_number(
     html = figures.table(pd.DataFrame({"F1": [text]}), "Scores").html
     cell = html.partition('data-label="F1" class="num">')[2].partition("</td>")[0]
     assert [unescape(line).replace(NBSP, " ") for line in cell.split(" ")] == lines
+
+
+def test_a_dumbbell_shows_printed_and_rerun_shares_of_each_group():
+    score = Score(0.45, 100, 0.35, 0.55)
+    groups = {
+        "GIT": [
+            dumbbell.Dumbbell("Fine-tuned", 0.59, score, "#c35410"),
+            dumbbell.Dumbbell("Classifier", None, score, "#079c6b"),
+        ],
+        "DDI": [dumbbell.Dumbbell("Fine-tuned", 0.8, None, "#c35410")],
+    }
+    drawing = dumbbell.plot(groups)
+    (axes,) = drawing.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == [
+        "GIT",
+        "Fine-tuned",
+        "Classifier",
+        "DDI",
+        "Fine-tuned",
+    ]
+    rings = [line for line in axes.lines if line.get_markerfacecolor() == "none"]
+    assert [float(np.asarray(line.get_xdata())[0]) for line in rings] == [0.59, 0.8]
+    assert axes.get_ylim()[0] > axes.get_ylim()[1], "the first group is at the top"
+    plt.close(drawing)
+    assert dumbbell.describe(groups) == (
+        "GIT. Fine-tuned: printed 59.0 %, here 45.0 %; Classifier: here 45.0 %. "
+        "DDI. Fine-tuned: printed 80.0 %."
+    )

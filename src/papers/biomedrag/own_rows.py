@@ -259,8 +259,10 @@ def read_descriptions(path: Path) -> dict[str, str]:
     """
     try:
         content = json.loads(texts.read(path))
-    except (TextError, ValueError) as error:
-        raise CorpusError(f"{path}: a JSON object of labels was needed ({error}).") from None
+    except TextError as error:
+        raise CorpusError(f"{path}: {error}") from None
+    except ValueError:
+        raise CorpusError(f"{path}: a JSON object of labels was needed; it is no JSON.") from None
     if not isinstance(content, dict):
         raise CorpusError(f"{path}: a JSON object of labels was needed.")
     return {str(label): str(words) for label, words in content.items()}
