@@ -284,17 +284,20 @@ def _simple_arm(corpus: Corpus, encoder: Encoder) -> dict[str, Arm]:
 
 
 def _cost(plan: Plan, model: LLM, n_held_out: int) -> str:
-    """Estimate how long the requests take, by those of the first row."""
+    """Estimate how long the requests take, by those of the last row.
+
+    Those of the first may start a server.
+    """
     n_rows = len(plan.examples)
-    began = time.perf_counter()
     try:
-        lesson = retrievers.ask_likelihoods(plan.memory, model, plan.examples[:1], plan.teaching)
+        retrievers.ask_likelihoods(plan.memory, model, plan.examples[:1], plan.teaching)
+        began = time.perf_counter()
+        lesson = retrievers.ask_likelihoods(plan.memory, model, plan.examples[-1:], plan.teaching)
     except CapabilityError:
         return f"{len(ARM_NAMES) * n_held_out:,} requests."
-    per_row = lesson.n_documents
-    n_requests = (n_rows - 1) * per_row + len(ARM_NAMES) * n_held_out
-    seconds = (time.perf_counter() - began) / per_row * n_requests
-    minutes = max(1, round(seconds / 60))
+    seconds_per_request = (time.perf_counter() - began) / lesson.n_documents
+    n_requests = (n_rows - 2) * lesson.n_documents + len(ARM_NAMES) * n_held_out
+    minutes = max(1, round(seconds_per_request * n_requests / 60))
     return (
         f"About {n_requests:,} requests, some {minutes} minutes unless they are stored. If it is "
         "ended, the next run goes on."
