@@ -245,7 +245,9 @@ class Notes:
 
     def _remarks(self, found: Retrieval, rows: pd.DataFrame) -> Iterator[str]:
         """How an answer came about, and what the registry has."""
-        yield f"{self.llm.endpoint.model} answered from {len(found.passages)} passages."
+        n_passages = len(found.passages)
+        passages = "1 passage" if n_passages == 1 else f"{n_passages} passages"
+        yield f"{self.llm.endpoint.model} answered from {passages}."
         filters = found.audit["filters"] or "none"
         yield f"Filters: {filters}. Passages after them: {found.audit['after filters']:,}."
         if self.own.without_date:
