@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import pypdf
 import pytest
 from local_server import Exchange, LocalServer, chat_completion, local_server
-from test_documents import write_pdf
+from test_documents import write_docx, write_pdf, write_pdf_with_glyph
 from typer.testing import CliRunner
 
 from helpers import indexes, requests, vectors
@@ -359,3 +360,37 @@ def test_a_folder_without_documents_ends_the_command(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["ask", "guidance", str(tmp_path / "none"), "Why?"])
     assert isinstance(result.exception, FolderError)
     assert "There is no folder" in str(result.exception)
+
+
+def test_what_folders_hold_in_practice_is_read_by_the_command_or_named(
+    tmp_path: Path, server: LocalServer
+) -> None:
+    own = tmp_path / "own"
+    (own / ".ipynb_checkpoints").mkdir(parents=True)
+    (own / ".git").mkdir()
+    (own / ".ipynb_checkpoints" / "guide-checkpoint.md").write_text("Zebras are kept.")
+    (own / ".git" / "description.txt").write_text("Zebras are kept.")
+    write_pdf(own / "plain.pdf", ["Owners keep ostriches."])
+    writer = pypdf.PdfWriter(clone_from=own / "plain.pdf")
+    writer.encrypt(user_password="", owner_password="owner", algorithm="AES-256")
+    writer.write(own / "owned.pdf")
+    (own / "plain.pdf").unlink()
+    write_pdf_with_glyph(own / "ligature.pdf", "The e~cacy of vaccines", "FB03", "~")
+    write_pdf_with_glyph(own / "surrogate.pdf", "The trans~port of llamas", "D835", "~")
+    write_docx(own / "main.docx", "<w:p><w:r><w:t>Camels are counted.</w:t></w:r></w:p>")
+    (own / "page.html").write_text("<p>Donkeys are weighed.</p>")
+    (own / "a.txt").write_text("Horses are washed.")
+    words = {
+        "ostriches": "owned.pdf, page 1",
+        "efficacy": "ligature.pdf, page 1",
+        "llamas": "surrogate.pdf, page 1",
+        "camels": "main.docx",
+        "donkeys": "page.html",
+        "horses": "a.txt",
+    }
+    arguments = ["ask", "guidance", str(own), *words, "zebras", "--search", "words", "--json"]
+    *found, hidden = json.loads(CliRunner().invoke(app, arguments).stdout)
+    for (word, place), answer in zip(words.items(), found, strict=True):
+        sources = [evidence["source"] for evidence in answer["evidence"]]
+        assert sources == [f"[1] {place}"], word
+    assert hidden["evidence"] == []
