@@ -19,9 +19,11 @@ from evaluation.outcomes import Outcomes
 from evaluation.published import published
 from helpers import requests
 from helpers.requests import StoreError
+from publish import viewer
+from publish.chapters import Chapter
 from publish.staged_notebooks import StagedNotebook
 from resources.env_file import model_run_name
-from resources.settings import run_name, settings
+from resources.settings import NOTEBOOKS, run_name, settings
 
 GOLD = [True, False] * 6
 FIRST = [True] * 12
@@ -197,7 +199,7 @@ def test_two_models_are_compared_unit_by_unit(two_models):
         .strip()
     )
     both = show.show(NB, "laptop", arm="closed_book", unit=unit)
-    assert "-- closed_book own" in both and "-- closed_book other/7B" in both
+    assert "-- closed_book (own)" in both and "-- closed_book (other/7B)" in both
 
 
 def test_showing_answers_puts_no_reply_of_the_reference_into_a_fresh_run(
@@ -217,8 +219,24 @@ def test_the_authors_released_answers_are_written_apart_and_shown_beside_ours(tw
     run.save(tmp_path / "record.json", outcomes=Outcomes(pd.concat([rows, theirs]), draws=200))
     assert set(answers.read(answers.newest(NB, "laptop")).source) == {"rerun"}
     shown = show.show(NB, "laptop", arm="graph")
-    assert "-- graph own (rerun)" in shown and "-- graph theirs (released by the authors)" in shown
+    assert "-- graph (own)" in shown and "-- graph (released, theirs)" in shown
     assert "said: [not released]" in shown
+    told = compare.compare(NB, "laptop", ["own", "released, theirs"])
+    assert "graph: 0 units differ in accuracy" in told
+
+
+def test_released_answers_stand_in_the_viewer_as_those_of_another_model(two_models, tmp_path):
+    rows = answers.read(answers.newest(NB, "laptop"))
+    path = tmp_path / "record.json"
+    run = record.start(notebook=NB, paper="side_effects", profile="laptop", parameters={})
+    theirs = rows[rows.arm == "graph"].assign(source="released", model="theirs", answer=None)
+    run.save(path, outcomes=Outcomes(pd.concat([rows, theirs]), draws=200))
+    notebook = NOTEBOOKS / f"{NB}.ipynb"
+    chapter = Chapter(NB, "yours", notebook, records.load(path))
+    entry, files = viewer.scripts(chapter, requests.Store(tmp_path / "none"))
+    assert "released, theirs" in entry["models"]
+    assert entry["first"] == "own", "the view opens on the run's own model"
+    assert "released, theirs" in "".join(files.values())
 
 
 def test_a_comparison_with_a_model_that_did_not_answer_says_which_did(two_models):

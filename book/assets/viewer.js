@@ -9,9 +9,9 @@
   const SHOW = {
     all: "all questions",
     right: "answered correctly (scored 1)",
-    wrong: "answered wrongly (below 1, or not parsed)",
+    wrong: "answered wrongly (below 1, or unparsed)",
     disagree: "arms disagree",
-    unparsed: "not parsed",
+    unparsed: "unparsed",
   };
   const experiments = [];
   const lists = new Map(); // name -> questions of an experiment

@@ -63,6 +63,8 @@ _TYPES = {
     "requests": pa.list_(pa.string()),
 }
 SCHEMA = pa.schema([pa.field(name, kind, nullable=name in TEXTS) for name, kind in _TYPES.items()])
+RELEASED_MODEL = "released"
+"""Begins the names of the models of released answers, wherever these are shown."""
 NOT_RUN = "not run"
 """Stratum of the rows that stand for an arm that was not run; its value is the reason."""
 KEY = ("source", "run", "model", "task", "split", "arm", "unit", "of", "repeat")
@@ -345,6 +347,27 @@ _FROM_STORED: Mapping[str, Callable[[Any], object]] = {
 def authors(notebook: str, name: str) -> Path:
     """The folder of the authors' released answers, which no reference includes."""
     return BUILT.with_name("authors") / name / notebook
+
+
+def read_released(notebook: str, name: str) -> pd.DataFrame:
+    """The authors' released answers, as those of models named ``released, <model>``.
+
+    A run on this machine makes them from the authors' files; without such a run there are none.
+
+    Args:
+        notebook: Name of the notebook.
+        name: Name of the run, as `run_name` gives it.
+    """
+    folder = authors(notebook, name)
+    if not any(folder.glob("*.parquet")):
+        return to_frame([])
+    rows = read(folder)
+    return rows.assign(model=[released_model(model) for model in rows.model])
+
+
+def released_model(model: str) -> str:
+    """The name of a model of released answers, apart from the same model here."""
+    return f"{RELEASED_MODEL}, {model}" if model else RELEASED_MODEL
 
 
 def newest(notebook: str, profile: str) -> Path:

@@ -15,7 +15,7 @@ from evaluation.markup import Markup, escape
 from evaluation.measures import measure_label, unit
 from evaluation.outcomes import DIFFERENCE, PAIRING_COLUMNS, PART_COLUMNS, Outcomes, adjust_by_holm
 from helpers.requests import StoreError
-from resources.settings import run_command_line, settings
+from resources.settings import run_command_line, run_name, settings
 
 MEASURES = ("accuracy", "exact", "right", "f1")
 """The first of these that an arm has is compared, else its first fraction."""
@@ -77,6 +77,9 @@ def _models_to_compare(
     sends_requests = own.requests.map(len).astype(bool)
     own_models = own[(own.model != "") & sends_requests].model.value_counts().index
     further = others(notebook, profile)
+    released = answers.read_released(notebook, run_name(profile))
+    for model, rows in released.groupby("model", sort=False):
+        further[str(model)] = rows
     rows_by_model = {str(model): own[own.model == model] for model in own_models} | further
     names = list(models)
     if not names:

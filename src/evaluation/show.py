@@ -60,22 +60,19 @@ def _all_rows(notebook: str, profile: str) -> pd.DataFrame:
     """The rows of the newest run, of other models, and of the authors' release."""
     frames = [answers.read(answers.newest(notebook, profile))]
     frames += compare.others(notebook, profile).values()
-    released = answers.authors(notebook, run_name(profile))
-    if any(released.glob("*.parquet")):
-        frames.append(answers.read(released))
+    frames.append(answers.read_released(notebook, run_name(profile)))
     return pd.concat(frames)
 
 
 def _answer_lines(row: Mapping[Any, Any], stored: Mapping[str, Row], withheld: str) -> list[str]:
     """One answer: its arm, the last prompt, what was retrieved, and the reply."""
     is_released = row["source"] == "released"
-    source = "released by the authors" if is_released else row["source"]
-    lines = [f"-- {row['arm']} {row['model']} ({source})"]
+    lines = [f"-- {row['arm']} ({row['model'] or 'no model'})"]
     for key in row["requests"][-1:]:
         if key in stored:
             lines.append(f"   saw: {_last_message(stored[key].prompt) or withheld}")
     lines += _retrieved_lines(row["items"])
-    read_as = row["predicted"] if row["parsed"] else "not parsed"
+    read_as = row["predicted"] if row["parsed"] else "unparsed"
     missing = "[not released]" if is_released else withheld
     lines.append(f"   said: {row['answer'] or missing}   read as: {read_as}")
     return lines

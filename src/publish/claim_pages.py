@@ -7,6 +7,7 @@ from typing import Any, Final, get_args
 import pandas as pd
 
 from evaluation import figures, trials
+from evaluation.answers import RELEASED_MODEL
 from evaluation.markup import Markup, escape
 from evaluation.published import Exhibit, Rule, Shown, published
 from evaluation.verdicts import verdict_mark
@@ -170,7 +171,7 @@ def _model_of_rows(models: Sequence[str], *, is_released: bool) -> str | None:
 
     Rows of a run without a language model are of no model.
     """
-    released = [name for name in models if name.startswith(viewer.RELEASED)]
+    released = [name for name in models if name.startswith(RELEASED_MODEL)]
     if is_released:
         return released[0] if released else None
     return next((name for name in models if name not in released), "")

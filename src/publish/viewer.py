@@ -52,8 +52,6 @@ INTERNAL: Final = {
     "shown_characters",
     "llm_seconds",
 }
-RELEASED: Final = "released"
-"""Begins the names of the models of released answers."""
 LICENSED: Final = "[text withheld by its licence]"
 
 
@@ -80,24 +78,6 @@ def _rows(
     newest: Path, notebook: str, profile: str
 ) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
     return answers.read(newest), compare.others(notebook, profile)
-
-
-def released_rows(chapter: Chapter) -> pd.DataFrame:
-    """Return the authors' released answers as those of models of their own.
-
-    They are made from the authors' files by a run on this machine, and are part of no repository;
-    without such a run there are none.
-    """
-    profile = chapter.record.profile if chapter.record else ""
-    folder = answers.authors(chapter.name, run_name(profile))
-    if not any(folder.glob("*.parquet")):
-        return answers.to_frame([])
-    released = answers.read(folder)
-    return released.assign(model=[_released_name(model) for model in released.model])
-
-
-def _released_name(model: str) -> str:
-    return f"{RELEASED}, {model}" if model else RELEASED
 
 
 def link(
@@ -138,7 +118,9 @@ def scripts(chapter: Chapter, store: Store) -> tuple[dict[str, Any], dict[str, s
         What the index says of the chapter, and its scripts by their names below the site.
     """
     own, others = rows(chapter)
-    all_rows = pd.concat([own, *others.values(), released_rows(chapter)])
+    profile = chapter.record.profile if chapter.record else ""
+    released = answers.read_released(chapter.name, run_name(profile))
+    all_rows = pd.concat([own, *others.values(), released])
     prompts = store.get(key for keys in all_rows.requests for key in keys)
     names = _arm_names(chapter, all_rows)
     models = sorted(set(all_rows.model) - {""})
