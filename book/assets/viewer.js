@@ -9,7 +9,7 @@
   const SHOW = {
     all: "all questions",
     right: "answered correctly (scored 1)",
-    wrong: "answered wrongly (below 1, or unparsed)",
+    wrong: "answered wrongly (below 1)",
     disagree: "arms disagree",
     unparsed: "unparsed",
   };
@@ -115,7 +115,7 @@
     const words = wanted.text.toLowerCase().split(/\s+/).filter(Boolean);
     if (!words.every((word) => unit.text.includes(word))) return false;
     if (wanted.show === "right") return rows.some((row) => row.score === 1 && !row.unparsed);
-    if (wanted.show === "wrong") return rows.some((row) => row.unparsed || (row.score !== null && row.score < 1));
+    if (wanted.show === "wrong") return rows.some((row) => row.score !== null && row.score < 1);
     if (wanted.show === "unparsed") return rows.some((row) => row.unparsed);
     if (wanted.show === "disagree") return new Set(rows.map((row) => row.score)).size > 1;
     return true;

@@ -156,11 +156,13 @@ class Result:
 
 @lru_cache
 def trials() -> Mapping[str, Trial]:
-    """The trial of each claim, from its file.
+    """The trial of each claim, from its file; none where a project has no such file.
 
     Raises:
         RecordError: If an entry is wrong.
     """
+    if not FILE.is_file():
+        return {}
     try:
         entries = yaml.safe_load(FILE.read_text(encoding="utf-8")) or {}
         return {claim: Trial.model_validate(entry) for claim, entry in entries.items()}
