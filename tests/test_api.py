@@ -39,7 +39,7 @@ class Echo:
 
 
 def client(error: Exception | None = None, token: str = TOKEN) -> TestClient:
-    app = http_api.make_app({"echo": Echo(error)}, token, ("testserver",))
+    app = http_api.make_app({"echo": http_api.Served(Echo(error))}, token, ("testserver",))
     return TestClient(app, raise_server_exceptions=False)
 
 
@@ -154,16 +154,16 @@ def test_the_interface_describes_itself() -> None:
 
 @pytest.mark.engine
 def test_the_first_papers_system_is_asked_over_http_until_its_graph_is_down(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(http_api, "ANSWER_SECONDS", 5.0)
     catalogue = read_sider("sample")
     with graph_server(tmp_path) as endpoint:
         connection = graph.connect(endpoint)
         side_effects.load_catalogue(connection, catalogue)
         reader = Reader(catalogue.facts.vocabulary)
         opened = side_effects.SideEffects(catalogue, connection, reader)
-        asked = TestClient(http_api.make_app({"side-effects": opened}, "", ("testserver",)))
+        served = {"side-effects": http_api.Served(opened, seconds=5.0)}
+        asked = TestClient(http_api.make_app(served, "", ("testserver",)))
         answer = asked.post("/ask/side-effects", json=QUESTION).json()
         assert "metformin" in answer["details"]["names"]
         assert answer["statement"].startswith("MATCH")

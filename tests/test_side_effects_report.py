@@ -177,7 +177,7 @@ def test_wrong_answers_are_split_by_neighbouring_terms():
     split = report.by_neighbour(page([], made), {"a": ["back pain"], "b": ["fever"]})
     assert len(split.frame) == 3
     assert len(split.where(**{"terms of the drug": report.NEIGHBOUR}).frame) == 1
-    assert "1 wrong YES: 100.0 %" in report.describe_neighbours(split)
+    assert "1 wrong YES: to 100.0 %" in report.describe_neighbours(split)
 
 
 def test_an_arm_that_is_missing_leaves_its_claims_untested(run):

@@ -326,6 +326,7 @@ def test_an_own_table_leaves_the_graph_of_the_notebooks_as_it_is(
         answer = own.ask("Which drugs cause dizziness?")
         assert names_of(answer) == {"newdrug", "otherdrug"}
         assert answer.evidence[0].source == "my table.csv, rows 2, 3"
+        assert ":OwnDrug)" in answer.statement
         assert names_of(own.ask("Which side effects do all test drugs share?")) == {"dizziness"}
         with (
             pytest.raises(own_table.TableError, match="Another command"),

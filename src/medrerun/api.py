@@ -12,7 +12,7 @@ from resources.network import is_loopback
 from resources.settings import PublicError
 
 if TYPE_CHECKING:
-    from rag.system_answer import System
+    from medrerun.http_api import Served
 
 TOKEN_BYTES = 24
 
@@ -64,18 +64,20 @@ def api(  # options of a command
 
 def _open_systems(
     stack: ExitStack, table: Path | None, guidance: Path | None, *, interactions: bool
-) -> dict[str, "System"]:
+) -> dict[str, "Served"]:
     """Open what the options name; each system is closed with the stack."""
+    from medrerun.http_api import ANSWER_SECONDS, MODEL_SECONDS, Served  # noqa: PLC0415
     from papers.side_effects import system as side_effects  # noqa: PLC0415  # takes seconds
 
-    systems: dict[str, System] = {}
-    systems["side-effects"] = stack.enter_context(side_effects.open_system(table or ""))
+    opened = stack.enter_context(side_effects.open_system(table or ""))
+    seconds = ANSWER_SECONDS if opened.reader.llm is None else MODEL_SECONDS
+    systems = {"side-effects": Served(opened, seconds)}
     if interactions:
         from papers.drug_interactions import system as drug_interactions  # noqa: PLC0415
 
-        systems["interactions"] = stack.enter_context(drug_interactions.open_book())
+        systems["interactions"] = Served(stack.enter_context(drug_interactions.open_book()))
     if guidance is not None:
         from papers.qa_rag import system as qa_rag  # noqa: PLC0415
 
-        systems["guidance"] = qa_rag.open_guidance(guidance)
+        systems["guidance"] = Served(qa_rag.open_guidance(guidance))
     return systems

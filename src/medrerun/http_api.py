@@ -7,6 +7,7 @@ import hmac
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -30,8 +31,10 @@ log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES: Final = 16_384
 MAX_QUESTION_CHARACTERS: Final = 2_000
-ANSWER_SECONDS: Final = 60.0
-"""Seconds after which an engine that does not answer is given up."""
+ANSWER_SECONDS: Final = 15.0
+"""Seconds after which a system is given up that asks the graph alone."""
+MODEL_SECONDS: Final = 300.0
+"""The same for a system whose language model may run on a CPU."""
 PAGE: Final = Path(__file__).with_name("api_page.html")
 SECURITY_HEADERS: Final = {
     "Content-Security-Policy": (
@@ -85,8 +88,16 @@ ERRORS: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
+@dataclass(frozen=True)
+class Served:
+    """A system with the seconds that an answer of it may take."""
+
+    system: System
+    seconds: float = MODEL_SECONDS
+
+
 def make_app(
-    systems: Mapping[str, System], token: str = "", hosts: tuple[str, ...] = ("127.0.0.1",)
+    systems: Mapping[str, Served], token: str = "", hosts: tuple[str, ...] = ("127.0.0.1",)
 ) -> FastAPI:
     """Make the application.
 
@@ -103,12 +114,12 @@ def make_app(
     app.add_exception_handler(RequestValidationError, _invalid_request)
     _add_pages(app, systems)
     check_token = _token_check(token)
-    for name, system in systems.items():
-        _add_route(app, name, system, check_token)
+    for name, served in systems.items():
+        _add_route(app, name, served, check_token)
     return app
 
 
-def _add_pages(app: FastAPI, systems: Mapping[str, System]) -> None:
+def _add_pages(app: FastAPI, systems: Mapping[str, Served]) -> None:
     page = PAGE.read_text(encoding="utf-8")
 
     @app.get("/", include_in_schema=False)
@@ -151,7 +162,7 @@ def _token_check(token: str) -> TokenCheck:
     return check
 
 
-def _add_route(app: FastAPI, name: str, system: System, check_token: TokenCheck) -> None:
+def _add_route(app: FastAPI, name: str, served: Served, check_token: TokenCheck) -> None:
     @app.post(
         f"/ask/{name}",
         summary=f"Ask the system {name}",
@@ -162,21 +173,22 @@ def _add_route(app: FastAPI, name: str, system: System, check_token: TokenCheck)
     async def ask(query: Query) -> Response:
         if not query.question.strip():
             raise HTTPException(422, "The question is empty.")
-        answer = await _ask(system, query.question)
+        answer = await _ask(served, query.question)
         return Response(json.dumps(answer.as_dict()), media_type="application/json")
 
 
-async def _ask(system: System, question: str) -> SystemAnswer:
+async def _ask(served: Served, question: str) -> SystemAnswer:
     """Ask a system in a thread of its own, for as long as an answer may take.
 
     Raises:
         HTTPException: An engine is down or does not answer, or the question cannot be asked.
     """
     try:
-        with anyio.fail_after(ANSWER_SECONDS):
-            return await anyio.to_thread.run_sync(system.ask, question, abandon_on_cancel=True)
+        with anyio.fail_after(served.seconds):
+            ask = served.system.ask
+            return await anyio.to_thread.run_sync(ask, question, abandon_on_cancel=True)
     except TimeoutError:
-        raise HTTPException(503, f"No engine answered within {ANSWER_SECONDS:.0f} s.") from None
+        raise HTTPException(503, f"No engine answered within {served.seconds:.0f} s.") from None
     except ENGINE_DOWN as error:
         raise HTTPException(503, _one_line(str(error))) from None
     except PublicError as error:

@@ -57,6 +57,7 @@ class Catalogue:
         sources: Where a listing is written, by pair, or by drug if a drug's list is one row.
         is_own: Whether it is a table of one's own.
         notes: What a reader of every answer must know.
+        citations: What an answer cites.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Catalogue:
     sources: Mapping[Pair | str, str]
     is_own: bool = False
     notes: tuple[str, ...] = ()
+    citations: tuple[str, ...] = ()
 
     def source(self, drug: str, effect: str) -> str:
         """Return where the listing of a pair is written."""
@@ -77,7 +79,8 @@ class Catalogue:
         if not statements:
             return ""
         numbers = [statement for statement in statements if statement.is_number]
-        parts = [_range_in_words(numbers)] if numbers else []
+        where = "in the table" if self.is_own else "on labels"
+        parts = [f"{_range_in_words(numbers)} {where}"] if numbers else []
         if len(numbers) < len(statements):
             words = {statement.words for statement in statements if not statement.is_number}
             parts.append(f"in words: {', '.join(sorted(words))}")
@@ -91,7 +94,7 @@ def _range_in_words(numbers: list[Frequency]) -> str:
     shares = f"{100 * low:.3g}"
     if low != high:
         shares += f" to {100 * high:.3g}"
-    return f"{shares} % of patients, {count} on labels"
+    return f"{shares} % of patients, {count}"
 
 
 def read_sider(data: str = "auto") -> Catalogue:
@@ -113,7 +116,18 @@ def read_sider(data: str = "auto") -> Catalogue:
         return Catalogue("the sample", knowledge_file.sha256, facts, {}, sources, notes=(note,))
     paths = {file.name: file.path for file in files}
     frequencies = read_frequencies(paths[FURTHER["names"]], paths[FURTHER["frequency"]])
-    return Catalogue("SIDER 4.1", knowledge_file.sha256, facts, frequencies, sources)
+    return Catalogue(
+        "SIDER 4.1",
+        knowledge_file.sha256,
+        facts,
+        frequencies,
+        sources,
+        citations=(
+            f"SIDER 4.1 (Kuhn et al. 2016), as the authors of the paper filter it: "
+            f"{knowledge_file.path.name} (Nygren et al. 2025)",
+            f"Frequencies: SIDER 4.1, {paths[FURTHER['frequency']].name}",
+        ),
+    )
 
 
 def read_frequencies(names: Path, frequency: Path) -> dict[Pair, tuple[Frequency, ...]]:

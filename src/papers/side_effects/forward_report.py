@@ -398,8 +398,9 @@ def describe_neighbours(split: Outcomes) -> str:
         far = rows.where(**{"terms of the drug": NO_NEIGHBOUR})
         n_wrong = int((of_model.predicted == "YES").sum())
         sentences.append(
-            f"{model} gives {n_wrong:,} wrong YES: {_wrong_share(near)} of the pairs with such a "
-            f"term, {_wrong_share(far)} of the others."
+            f"{model} gives {n_wrong:,} wrong YES: to {_wrong_share(near)} of the "
+            f"{len(near.frame):,} pairs with such a term, and to {_wrong_share(far)} of the "
+            f"{len(far.frame):,} others."
         )
     return " ".join(sentences)
 
@@ -407,4 +408,4 @@ def describe_neighbours(split: Outcomes) -> str:
 def _wrong_share(outcomes: Outcomes) -> str:
     rows = outcomes.frame
     score = ratio(rows.predicted == "YES", np.ones(len(rows)), clusters=rows.cluster)
-    return f"{figures.score_text(score)} of {len(rows):,}"
+    return figures.score_text(score)

@@ -176,7 +176,9 @@ def read_catalogue(path: str | Path, drug_column: str = "", effect_column: str =
         word = "row" if len(numbers) == 1 else "rows"
         sources[pair] = f"{name}, {word} {', '.join(map(str, numbers))}"
     facts = _facts(rows, frequencies)
-    return Catalogue(name, facts.digest, facts, frequencies, sources, is_own=True)
+    return Catalogue(
+        name, facts.digest, facts, frequencies, sources, is_own=True, citations=(f"{name}, yours",)
+    )
 
 
 def _numbers_of_pairs(rows: Sequence[OwnRow]) -> dict[Pair, list[int]]:

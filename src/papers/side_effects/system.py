@@ -22,9 +22,9 @@ from helpers.graph import Graph
 from helpers.llm import LLM
 from papers.side_effects import corpus, facts, own_table
 from papers.side_effects.catalogue import Catalogue, read_sider
-from papers.side_effects.own_graph import OwnGraph
+from papers.side_effects.own_graph import OwnGraph, own_labels
 from papers.side_effects.own_table import TableError
-from papers.side_effects.reading import EXAMPLES, Reader, Reading
+from papers.side_effects.reading import EXAMPLES, AskForm, Reader, Reading
 from papers.side_effects.results import make_result
 from rag.system_answer import SystemAnswer
 from resources import services
@@ -82,11 +82,17 @@ class SideEffects:
             question,
             result.text,
             evidence=result.evidence,
-            statement=reading.form.cypher.strip(),
+            citations=self.catalogue.citations,
+            statement=self._statement(reading.form),
             parameters=reading.parameters,
             notes=(*self.catalogue.notes, *_reading_notes(reading), *result.notes, LISTING),
             details=details,
         )
+
+    def _statement(self, form: AskForm) -> str:
+        """Return the query of a form as the graph runs it."""
+        statement = form.cypher.strip()
+        return own_labels(statement) if self.catalogue.is_own else statement
 
     def _ask_back(self, question: str, reading: Reading) -> SystemAnswer:
         notes = [*self.catalogue.notes, *_reading_notes(reading)]
@@ -136,16 +142,16 @@ def open_system(
         TableError: The table cannot be used, or another command is using a table.
         GraphError: The graph cannot be used.
     """
+    if table:
+        catalogue = own_table.read_catalogue(table, drug_column, effect_column)
+    else:
+        catalogue = read_sider(data)
     with ExitStack() as stack:
-        endpoint = services.graph_endpoint()
-        graph: Graph
-        if table:
-            catalogue = own_table.read_catalogue(table, drug_column, effect_column)
+        if catalogue.is_own:
             stack.enter_context(_own_table_lock())
-            graph = stack.enter_context(OwnGraph(endpoint))
-        else:
-            catalogue = read_sider(data)
-            graph = stack.enter_context(graph_client.connect(endpoint))
+        endpoint = services.graph_endpoint()
+        graph = OwnGraph(endpoint) if catalogue.is_own else graph_client.connect(endpoint)
+        stack.enter_context(graph)
         load_catalogue(graph, catalogue)
         reader = Reader(catalogue.facts.vocabulary, find_llm(start=start_llm))
         yield SideEffects(catalogue, graph, reader)
