@@ -60,6 +60,10 @@ def rehearsed(
     }
 
 
+LARGEST = {"longest": 1024, "longest_of_many": 1024, "rank": 8}
+"""Largest values of a recipe for training that a laptop has the memory for."""
+
+
 # profiles hold whatever YAML holds
 def _small_value(name: str, paper: Any, smoke: Any, default: Any) -> Any:  # noqa: ANN401
     if name.endswith("steps"):
@@ -91,7 +95,7 @@ def _without_smoke_value(paper: Any, default: Any) -> Any:  # noqa: ANN401
     if "longest" not in paper:
         return paper
     # a laptop has no memory for longer texts
-    return paper | {"longest": min(1024, paper["longest"]), "rank": min(8, paper["rank"])}
+    return {name: min(value, LARGEST.get(name, value)) for name, value in paper.items()}
 
 
 def prepare() -> None:
