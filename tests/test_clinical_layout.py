@@ -156,9 +156,11 @@ def test_a_title_says_whose_and_when_and_its_words_say_nothing(text, status):
 def test_drugs_under_a_title_of_the_past_are_not_taken(title):
     expected = {"ethosuximide": "historical", "rufinamide": "historical", "lamotrigine": "current"}
     in_line = f"{title}: ethosuximide, rufinamide.\nPlan: continue lamotrigine."
+    with_dash = f"{title} - ethosuximide, rufinamide.\nPlan - continue lamotrigine."
     in_lines = f"{title}\nethosuximide\nrufinamide\n\nPlan\ncontinue lamotrigine"
     assert drugs(in_line) == expected
     assert drugs(in_lines) == expected
+    assert drugs(with_dash) == expected
 
 
 @pytest.mark.parametrize(
@@ -187,6 +189,12 @@ def test_drugs_under_a_title_of_the_present_are_taken(text):
         "Convulsions: no",
         "Seizure frequency: 0",
         "Seizure free for two years",
+        "Auras denied",
+        "Auras none.",
+        "Auras (-)",
+        "Auras: not since spring",
+        "Any auras? No.",
+        "Auras? Denied.",
     ],
 )
 def test_a_denial_may_stand_behind(text):
@@ -200,6 +208,8 @@ def test_a_denial_may_stand_behind(text):
         "Convulsions: weekly, alcohol: none",
         "Plan: no driving. Convulsions: 2 a month",
         "Auras are weekly and he denied alcohol.",
+        "Auras: not controlled",
+        "Any falls? No. Auras weekly.",
     ],
 )
 def test_a_denial_of_something_else_denies_no_seizure(text):
@@ -247,6 +257,8 @@ def test_in_is_a_route_where_it_is_no_word():
         ("0,125 mg", 0.125),
         ("12,5 mg", 12.5),
         ("2,000 mg", 2000),
+        ("2.000 mg", 2000),
+        ("2.125 mg", 2.125),
         ("1,5 g", 1500),
         ("125 \N{MICRO SIGN}g", 0.125),
         ("125 \N{GREEK SMALL LETTER MU}g", 0.125),
@@ -268,6 +280,8 @@ def test_a_dose_in_milligrams(text, mg):
         ("digoxin 125 \N{MICRO SIGN}g daily (before 250 micrograms)", "0.125 mg"),
         ("Synthroid 88 mcg every day", "0.088 mg"),
         ("Depakote 1,250 mg at bedtime", "1250 mg"),
+        ("Synthroid 25 \N{MICRO SIGN}g/day", "0.025 mg"),
+        ("DEPAKOTE 1500MG/DAY", "1500 mg"),
     ],
 )
 def test_a_dose_is_read_in_one_spelling(text, strength):

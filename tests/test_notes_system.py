@@ -304,6 +304,9 @@ def test_an_answer_cites_note_date_and_passage(folder):
     json.dumps(answer.as_dict())
     uncited = opened(folder, Scripted("Weekly auras.")).ask("Any auras in B40?")
     assert "cites no passage: check the answer before you rely on it. [1] has" in str(uncited)
+    only_numbers = opened(folder, Scripted("[1] [2]")).ask("Any auras?")
+    assert not only_numbers.answered
+    assert only_numbers.text.startswith("The model only names passages")
     assert not opened(folder, Scripted("Not found in chart [1]")).ask("Any auras?").answered
 
 

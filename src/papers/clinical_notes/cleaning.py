@@ -187,8 +187,8 @@ _STRENGTH = re.compile(
 )
 _MILLIGRAMS: Final = {"milli": 1.0, "micro": 0.001, "gram": 1000.0}
 """Milligrams of each unit of `_STRENGTH`."""
-_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?")
-"""1,500 and 12,500.5, not 0,125."""
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|[1-9]\d{0,2}(?:\.\d00)")
+"""1,500 and 12,500.5, not 0,125; also 1.500, for a decimal has no zeros at its end."""
 
 
 def milligrams(text: str) -> float | None:
@@ -204,10 +204,11 @@ def milligrams(text: str) -> float | None:
 
 
 def _number(text: str) -> float | None:
-    """Read a number; a comma before three digits parts thousands, any other is a decimal one."""
+    """Read a number; a mark before three digits may part thousands, any other is a decimal one."""
     digits = text.rstrip(".,")
     if _THOUSANDS.fullmatch(digits):
-        digits = digits.replace(",", "")
+        separator = "," if "," in digits else "."
+        digits = digits.replace(separator, "")
     try:
         return float(digits.replace(",", "."))
     except ValueError:  # 1.2.3 is no number

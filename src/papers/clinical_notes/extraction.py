@@ -291,6 +291,8 @@ def _context_rules(default_rules: str) -> list[ConTextRule]:
     rules = [rule for rule in default if rule.literal not in left_out]
     for literal, category, direction in terms["context"]:
         rules.append(ConTextRule(literal, category, direction=direction))
+    denied = terms["denied_before"]
+    rules.append(ConTextRule("deny", "NEGATED_EXISTENCE", pattern=denied, direction="FORWARD"))
     for name, pattern in terms["denied_behind"].items():
         rules.append(
             ConTextRule(

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from spacy.language import Language
 from spacy.tokens import Doc, Span
 
+from papers.clinical_notes.cleaning import TERMS
 from papers.clinical_notes.lines import LAYOUT, is_title
 from papers.clinical_notes.medspacy_parts import Sectionizer, SectionRule
 from papers.clinical_notes.wording import words
@@ -45,8 +46,8 @@ LISTS: Final = frozenset({"allergies", "allergy", "options", "past_medications"}
 
 
 _LINE_START = r"(?:^|(?<=\n))[^\S\n]*"
-_COLON = r"[^\S\n]*(?:\([^)\n]*\))?:"
-"""The colon behind a title, which may have something in brackets before it."""
+_COLON = r"(?:[^\S\n]*(?:\([^)\n]*\))?:|[^\S\n]+-+(?=\s))"
+"""The colon or dash behind a title, which may have something in brackets before it."""
 
 
 class Section(NamedTuple):
@@ -94,8 +95,11 @@ class SectionComponent:
     def __call__(self, doc: Doc) -> Doc:
         """Cut and label a cleaned document."""
         for token in doc[:-1]:
+            following = doc[token.i + 1]
             if "\n" in token.text:
-                doc[token.i + 1].is_sent_start = True
+                following.is_sent_start = True
+            elif token.text == "?" and following.lower_ in words(TERMS)["short_answers"]:
+                following.is_sent_start = False
         self._sectionizer(doc)
         sections = []
         for section in doc._.sections:

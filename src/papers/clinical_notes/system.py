@@ -42,6 +42,7 @@ from papers.clinical_notes.retrieval import (
     Retriever,
 )
 from papers.clinical_notes.wording import DRUGS
+from rag.replies import CITATION
 from rag.system_answer import Evidence, SystemAnswer
 from resources.settings import DERIVED, PublicError, profile_model, settings
 
@@ -65,6 +66,7 @@ EXCERPT: Final = 320
 """Characters of a passage that an answer shows."""
 MAX_ROWS: Final = 12
 """Rows of the registry that an answer shows."""
+NO_WORDS: Final = "The model only names passages, without words of its own:"
 NO_QUESTION: Final = "There is no question. Write one, such as: Which drugs did patient 7 stop?"
 
 
@@ -192,10 +194,11 @@ class Notes:
             for number, passage in enumerate(passages, start=1)
         )
         rows = self._registry_rows(found)
+        has_words = bool(CITATION.sub("", reply.text).strip())
         return SystemAnswer(
             question,
-            reply.text.strip(),
-            answered=not has_no_answer,
+            reply.text.strip() if has_words else f"{NO_WORDS} {reply.text.strip()}",
+            answered=has_words and not has_no_answer,
             evidence=evidence,
             citations=tuple(evidence[number - 1].source for number in cited),
             notes=(
