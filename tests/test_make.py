@@ -120,11 +120,14 @@ def test_where_the_systems_python_is_too_old_or_too_new_another_one_is_taken(pro
     wheel = make_wheel(project / "wheels", "needed", "1.0")
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     (project / "requirements.lock").write_text(f"needed==1.0 --hash=sha256:{digest}\n")
+    environment = project / ".venv"
+    environment.unlink()
+    offline = {"UV_PYTHON_PREFERENCE": "only-managed", "UV_PYTHON_DOWNLOADS": "never"}
+    refused = make(project, f"PYTHON={pythons[0]}", ".venv/installed", **offline)
+    assert refused.returncode != 0
+    assert "Install Python 3.11 to 3.12, and try again" in refused.stderr
     for python in (pythons[0], pythons[-1]):
         shutil.rmtree(project / "_build", ignore_errors=True)
-        environment = project / ".venv"
-        if environment.is_symlink():
-            environment.unlink()
         shutil.rmtree(environment, ignore_errors=True)
         found = {"UV_FIND_LINKS": str(project / "wheels"), "PIP_FIND_LINKS": ""}
         done = make(project, f"PYTHON={python}", ".venv/installed", **found)

@@ -98,14 +98,14 @@ def _make_with_another_python() -> None:
     )
     sys.stdout.flush()
     _run(sys.executable, "-m", "venv", "--clear", BOOTSTRAP)
+    remedy = f"Install Python {versions_needed}, and try again: make PYTHON=python3.11"
     if not _pip_install(_python_of(BOOTSTRAP), ROOT / "locks" / "uv.txt"):
-        sys.exit(
-            f"uv could not be installed. Install Python {versions_needed}, and try again: "
-            "make PYTHON=python3.11"
-        )
+        sys.exit(f"uv could not be installed. {remedy}")
     versions = ">={}.{},<{}.{}".format(*OLDEST, NEWEST[0], NEWEST[1] + 1)
-    uv = BOOTSTRAP / "bin" / "uv"
-    _run(uv, "venv", "-q", "--clear", "--seed", "--python", versions, VENV)
+    command = [str(BOOTSTRAP / "bin" / "uv"), "venv", "-q", "--clear", "--seed"]
+    command += ["--python", versions, str(VENV)]
+    if subprocess.run(command, check=False).returncode:
+        sys.exit(f"uv found no such Python, and could fetch none. {remedy}")
 
 
 def _install_command(python: Path) -> None:

@@ -56,7 +56,7 @@ OURS = (
 CLEAR = re.compile(
     r"again|did you mean|nearest|no notebook|not valid|free |set |unset|delete|restore|correct|use |run |start |make |"
     r"check |choose|save |name |need|must|should|allowed|is no |unknown|missing|killed|give |write |report|mend|raise |"
-    r"take",
+    r"take|shorten|close ",
     re.I,
 )
 """What a message that says what to do, or what was wrong, does not do without."""
