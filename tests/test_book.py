@@ -272,7 +272,8 @@ def new_project(root: Path) -> Project:
         ignore=shutil.ignore_patterns("reference", "__pycache__"),
     )
     shutil.copytree(REPOSITORY / "data" / "published", root / "data" / "published")
-    shutil.copy(REPOSITORY / "data" / "registry.yml", root / "data")
+    for path in (REPOSITORY / "data").glob("*.yml"):
+        shutil.copy(path, root / "data")
     for name in ("profiles", "template"):
         shutil.copytree(REPOSITORY / "notebooks" / name, root / "notebooks" / name)
     for name in ("_config.yml", "slurm.sh"):

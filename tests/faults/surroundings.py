@@ -154,11 +154,11 @@ def env_is(kind: str) -> Prepare:
 
     def prepare(world: World, bench: Bench) -> dict[str, str | None]:
         path = world.root / ".env"
-        if kind == "pipe":
+        if kind == "a pipe":
             os.mkfifo(path)
-        elif kind == "folder":
+        elif kind == "a folder":
             path.mkdir()
-        elif kind == "circle":
+        elif kind == "a link to itself":
             path.symlink_to(path)
         else:
             path.write_text("PROFILE=smoke\n")
@@ -406,8 +406,8 @@ def _rows() -> Iterator[Trial]:
     for name, content in ENV_FILES.items():
         act = with_env(SETTINGS_JOB, env_file(content))
         yield Trial("surroundings", f".env {name}", act)
-    for kind in ("pipe", "folder", "circle", "another user's"):
-        yield Trial("surroundings", f".env is a {kind}", with_env(NOTEBOOK, env_is(kind)))
+    for kind in ("a pipe", "a folder", "a link to itself", "another user's"):
+        yield Trial("surroundings", f".env is {kind}", with_env(NOTEBOOK, env_is(kind)))
     for name, prepare in (
         ("TMPDIR of 130 letters", temporary_folder(lambda folder: _made(folder, "x" * 130))),
         ("TMPDIR with blanks", temporary_folder(lambda folder: _made(folder, "a  b"))),
