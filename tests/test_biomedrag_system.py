@@ -11,10 +11,13 @@ from typing import Any, cast
 import pandas as pd
 import pytest
 
+from evaluation import record
+from helpers import vectors
 from helpers.completions import CapabilityError
 from helpers.llm import LLM
-from papers.biomedrag import own_rows, study, system
+from papers.biomedrag import adapted, own_rows, retriever, study, system
 from papers.biomedrag.corpora import CorpusError
+from papers.biomedrag.memory import Nearest, memory_of
 from papers.biomedrag.own_rows import Row, read_rows
 from resources.settings import BUILD, DATA
 
@@ -257,3 +260,47 @@ def test_nothing_of_own_rows_is_where_tables_are_committed_or_exported():
     for folder in (*exported, BUILD):
         assert not system.OWN.is_relative_to(folder)
     assert system.REPLIES.is_relative_to(system.OWN)
+
+
+@pytest.mark.parametrize(
+    ("teacher", "taught_by"), [("", "a base"), ("another model", "another model")]
+)
+def test_the_model_that_is_fine_tuned_teaches_its_scorer_unless_another_is_named(
+    teacher: str, taught_by: str, monkeypatch: pytest.MonkeyPatch
+):
+    connected: list[str] = []
+
+    class Named(Reader):
+        def adapted(self, _: object) -> Reader:
+            return self
+
+    def connect(name: str, **_: object) -> Reader:
+        connected.append(name)
+        reader = Named()
+        reader.endpoint = SimpleNamespace(model=name)
+        return reader
+
+    decided_by: dict[str, Any] = {}
+
+    def trained(name: str, pairs: Any, validation: Any, base: str, by: Any, **settings: Any):
+        decided_by[name] = by
+        log = SimpleNamespace(adapter=name, seconds=1.0, settings=settings, pairs=len(validation))
+        return log
+
+    monkeypatch.setattr(adapted.llm, "connect", connect)
+    monkeypatch.setattr(adapted.lora, "trained", trained)
+    run = record.start(notebook="07_toy", paper="biomedrag", profile="smoke", parameters={})
+    monkeypatch.setattr(run, "model_used", lambda *_: None)
+    corpus = own_rows.corpus_of(labelled(), "classification", {}, seed=0)
+    memory = memory_of(corpus, vectors.encoder())
+    plan = retriever.Plan(memory, corpus.train[:4])
+    choosers: dict[str, Any] = {"lora_rag": plan, "lora_knn_1": Nearest(memory, 1)}
+    recipe = adapted.Recipe(steps=2, seed=0)
+    job = (corpus, choosers, corpus.test[:3])
+    answers, how = adapted.fine_tuned(run, [job], "a base", recipe, teacher=teacher)
+    assert how == "a base, fine-tuned by LoRA in 2 steps of 8 rows"
+    assert connected[0] == taught_by
+    assert taught_by in decided_by["own-lora_rag"][1]
+    assert decided_by["own-lora_knn_1"][1][:2] == ("nearest", 1)
+    assert {answer.arm for answer in answers} == {"small", "lora", "lora_rag", "lora_knn_1"}
+    assert {answer.model for answer in answers} == {"a base"}
