@@ -480,3 +480,20 @@ def test_the_papers_numbers_are_rescored_from_the_released_files(run):
     spelt = Outcomes(mm.read_corrections(paths[spelling], mm.PRINTED[0], "m"))
     assert (spelt.score("spelt").value, spelt.score("spelt").n) == (0.8, 10)
     assert set(mm.PROMPTED) < set(mm.read_misspellings(paths[mm.NAMES]))
+
+
+def test_exact_matching_is_brittle_for_the_names_that_the_claim_is_about(run):
+    """Right names, of which exact matching finds all, are no evidence against it."""
+    drugs = [f"drug{i}" for i in range(40)]
+    typed = [Query(f"{drug}x", drug, "insert", 1) for drug in drugs]
+    right = [Query(drug, drug, "correct") for drug in drugs]
+    unchanged = nn.NormaliserArm(nn.Unchanged(frozenset(drugs)))
+    queries = [*typed, *right]
+    rows = [
+        make_row(answer, query, arm="none")
+        for answer, query in zip(unchanged(queries), queries, strict=True)
+    ]
+    rules.decide(run, Outcomes(rows, draws=200), "exact_match_is_brittle")
+    [claim] = [claim for claim in run.claims if claim.kind == "rerun"]
+    assert claim.verdict == "agrees"
+    assert "n = 40" in claim.why

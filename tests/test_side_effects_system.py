@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -102,6 +103,40 @@ def test_what_rules_do_not_understand_to_the_last_word_is_not_answered(
     reading = reader.read(question)
     assert reading.form is None
     assert reading.problem
+
+
+class Chooser:
+    """Stands in for a model that chooses one form, whatever it is asked."""
+
+    endpoint = SimpleNamespace(model="a-model")
+
+    def __init__(self, form: str) -> None:
+        self.form = form
+        self.prompts: list[object] = []
+
+    def choose_many(self, prompts: list[object], choices: list[str], label: str) -> list[object]:
+        assert self.form in choices
+        self.prompts += prompts
+        return [SimpleNamespace(answer=self.form)]
+
+
+def test_a_model_is_asked_only_what_rules_do_not_understand_and_the_answer_says_so(
+    sample: Catalogue,
+) -> None:
+    chooser = Chooser("forward")
+    reader = Reader(sample.facts.vocabulary, chooser)  # type: ignore[arg-type]
+    assert reader.read("Which drugs cause nausea?").reader == ""
+    assert chooser.prompts == []
+    reading = reader.read("My gran takes metformin and aspirin; might her nausea be from that?")
+    assert reading.reader == "a-model"
+    assert reading.parameters == {"drug": "metformin", "side_effect": "nausea"}
+    assert reading.unused == ("aspirin",)
+    notes = system._reading_notes(reading)
+    assert any("a-model chose" in note for note in notes)
+    assert any("'aspirin', which this answer does not use" in note for note in notes)
+    lacking = reader.read("My gran feels unwell, why?")
+    assert lacking.form is None
+    assert lacking.problem
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
