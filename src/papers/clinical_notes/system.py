@@ -194,10 +194,13 @@ class Notes:
             for number, passage in enumerate(passages, start=1)
         )
         rows = self._registry_rows(found)
-        has_words = bool(CITATION.sub("", reply.text).strip())
+        text = reply.text.strip()
+        has_words = bool(CITATION.sub("", text).strip())
+        if not has_words:
+            text = f"{NO_WORDS} {text}"
         return SystemAnswer(
             question,
-            reply.text.strip() if has_words else f"{NO_WORDS} {reply.text.strip()}",
+            text,
             answered=has_words and not has_no_answer,
             evidence=evidence,
             citations=tuple(evidence[number - 1].source for number in cited),
