@@ -16,7 +16,17 @@ from playwright.sync_api import Browser, Page
 WEIGHT = 2_000_000
 """Bytes that a page may load, all its files together."""
 
+BROWSER_PATIENCE = 180_000.0
+"""Milliseconds that a page may take to do what is waited for, for a busy machine."""
+
 Theme = Literal["light", "dark"]
+
+
+def empty_page(browser: Browser) -> Page:
+    """A page of a window."""
+    page = browser.new_page()
+    page.set_default_timeout(BROWSER_PATIENCE)
+    return page
 
 
 @contextlib.contextmanager
@@ -49,6 +59,7 @@ class Visit:
 def watching(browser: Browser, home: str, *, width: int, theme: Theme) -> Iterator[Visit]:
     """An empty page of a window, watched from its first request on."""
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
+    context.set_default_timeout(BROWSER_PATIENCE)
     seen = Visit(context.new_page())
     seen.page.on(
         "console",

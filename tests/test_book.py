@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from browsing import Theme, faults, served, visit
+from browsing import Theme, empty_page, faults, served, visit
 from hypothesis import given, strategies as st
 from playwright.sync_api import Browser
 
@@ -568,7 +568,7 @@ def test_the_contents_of_a_long_page_are_at_hand_at_every_width(
 
 @pytest.mark.book
 def test_a_term_is_explained_where_it_is_first_used(browser: Browser, address: str) -> None:
-    page = browser.new_page()
+    page = empty_page(browser)
     page.goto(f"{address}/index.html")
     term = page.locator(".rag-term").first
     assert len(term.get_attribute("data-meaning") or "") > 20
@@ -838,7 +838,7 @@ def test_a_chapter_opens_with_what_its_run_says_of_the_claims(
 
 @pytest.mark.book
 def test_the_book_opens_from_the_disk_without_a_server(browser: Browser, project: Project) -> None:
-    page = browser.new_page()
+    page = empty_page(browser)
     errors: list[str] = []
     page.on(
         "console", lambda message: errors.append(message.text) if message.type == "error" else None
@@ -892,7 +892,7 @@ def test_a_reader_gets_from_the_front_page_to_the_questions_that_an_arm_got_wron
 def test_the_viewer_is_used_from_the_disk_and_by_keyboard(
     browser: Browser, project: Project
 ) -> None:
-    page = browser.new_page()
+    page = empty_page(browser)
     errors: list[str] = []
     page.on(
         "console", lambda message: errors.append(message.text) if message.type == "error" else None
@@ -949,7 +949,7 @@ def test_the_viewer_counts_the_wrong_answers_of_an_arm_as_its_accuracy_does(
 ) -> None:
     url, rows = chapter_in_viewer(tmp_path, "18_across_papers")
     scored = rows[["accuracy" in of for of in rows.measures]]
-    page = browser.new_page()
+    page = empty_page(browser)
     assert len({*rows.repeat}) > 1, "some rows are only timed"
     for (arm, model), of in scored.groupby(["arm", "model"]):
         wrong = len(of) - sum(measures["accuracy"][0] for measures in of.measures)
@@ -967,7 +967,7 @@ def test_a_list_of_thousands_of_questions_is_short_and_names_each(
     listed = (tmp_path / "answers" / "01_side_effects_forward.js").stat().st_size
     assert listed < 500_000
     assert listed / rows.unit.nunique() < 60
-    page = browser.new_page()
+    page = empty_page(browser)
     page.goto(f"{url}#nb=01_side_effects_forward&show=all")
     links = page.locator("nav[aria-label=Questions] li").all_inner_texts()
     assert [*{*links} - {*rows.question}] == []
@@ -999,7 +999,7 @@ def test_a_score_between_right_and_wrong_is_shown_as_its_value(
     browser: Browser, tmp_path: Path
 ) -> None:
     url, _ = chapter_in_viewer(tmp_path, "15_qarag_finetune")
-    page = browser.new_page()
+    page = empty_page(browser)
     page.goto(url)
     marks = page.locator(".rag-verdict").all_inner_texts()
     assert len(marks) == 2
@@ -1080,7 +1080,7 @@ def test_the_figure_works_from_the_disk_and_its_values_are_in_a_table_without_it
     browser: Browser, project: Project
 ) -> None:
     url = (project.site / "build.html").as_uri()
-    page = browser.new_page()
+    page = empty_page(browser)
     errors: list[str] = []
     page.on(
         "console", lambda message: errors.append(message.text) if message.type == "error" else None
