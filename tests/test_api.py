@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +17,15 @@ from test_graph import graph_server
 from helpers import graph
 from helpers.graph import GraphError
 from medrerun import http_api
-from medrerun.api import ApiError, api
+from medrerun.api import ApiError, api, open_systems
+from papers.biomedrag.system import Extractor
+from papers.clinical_notes.system import Notes
+from papers.drug_interactions.system import Interactions
+from papers.qa_rag.system import Guidance
 from papers.side_effects import system as side_effects
 from papers.side_effects.catalogue import read_sider
 from papers.side_effects.reading import Reader
+from papers.side_effects.system import SideEffects
 from rag.system_answer import Evidence, SystemAnswer
 
 TOKEN = "a-secret-that-nobody-logs"
@@ -170,3 +177,26 @@ def test_the_first_papers_system_is_asked_over_http_until_its_graph_is_down(
     response = asked.post("/ask/side-effects", json=QUESTION)
     assert response.status_code == 503
     assert "\n" not in response.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nothing=x", "no system 'nothing'. There are: side-effects, interactions"),
+        ("guidance", "--with guidance=FOLDER"),
+        ("notes=", "--with notes=FOLDER"),
+    ],
+)
+def test_a_system_that_cannot_be_opened_says_what_it_needs(name: str, message: str) -> None:
+    with ExitStack() as stack, pytest.raises(ApiError, match=re.escape(message)):
+        open_systems(stack, [name])
+
+
+def test_each_of_the_five_systems_can_be_asked_a_question() -> None:
+    for kind in (SideEffects, Interactions, Guidance, Notes, Extractor):
+        needed = [
+            parameter.name
+            for parameter in inspect.signature(kind.ask).parameters.values()
+            if parameter.default is parameter.empty
+        ]
+        assert needed == ["self", "question"], kind
