@@ -300,6 +300,17 @@ def test_a_missing_file_of_pairs_is_said_before_anything_is_trained(tmp_path: Pa
         own_pairs.read_pairs(tmp_path / "none.csv")
 
 
+def test_the_last_tenth_of_the_short_pairs_validates(tmp_path: Path) -> None:
+    pairs = own_pairs.read_pairs(pairs_file(tmp_path / "pairs.csv", 40))
+    long = replace(pairs[0], id="long", answer="word " * 500)
+    split = own_pairs.divide([long, *pairs], 600)
+    assert long not in split["train"]
+    assert [len(split["train"]), len(split["validation"])] == [36, 4]
+    assert split["validation"] == list(pairs[-4:])
+    with pytest.raises(QaRagDataError, match=r"at most 600 characters.*found 0 of 30"):
+        own_pairs.divide([long] * 30, 600)
+
+
 def test_own_pairs_are_trained_on_as_the_released_ones_are() -> None:
     for profile in ("smoke", "laptop", "paper"):
         recipe = own_pairs.training_settings(profile)

@@ -86,6 +86,26 @@ def training_settings(profile: str) -> dict[str, Any]:
     return {**section, "pairs": None, "validation_pairs": None}
 
 
+def divide(pairs: Sequence[Question], longest: int) -> finetune.Split:
+    """Divide the pairs that are short enough into those that teach and the last tenth.
+
+    Args:
+        pairs: The pairs.
+        longest: Characters of question and answer together.
+
+    Raises:
+        QaRagDataError: Too few are short enough.
+    """
+    short = [pair for pair in pairs if len(pair.text) + len(pair.answer) <= longest]
+    if len(short) < MIN_PAIRS:
+        raise QaRagDataError(
+            f"At least {MIN_PAIRS} pairs of at most {longest:,} characters were needed to train "
+            f"on; found {len(short)} of {len(pairs)}. Shorten answers, or add pairs."
+        )
+    n_validation = max(1, round(len(short) * VALIDATION_SHARE))
+    return {"train": short[:-n_validation], "validation": short[-n_validation:]}
+
+
 def fine_tune(pairs: Sequence[Question], store: Path) -> LLM:
     """Train a model on pairs, or load it if it was trained on the same ones, and serve it.
 
@@ -94,12 +114,12 @@ def fine_tune(pairs: Sequence[Question], store: Path) -> LLM:
         store: Folder of its replies.
 
     Raises:
+        QaRagDataError: Too few pairs are short enough.
         EngineError: This machine's engine cannot train or serve it.
         ServiceError: A server of the settings has no such adapter.
     """
     recipe = training_settings(settings().profile)
-    n_validation = max(1, round(len(pairs) * VALIDATION_SHARE))
-    split: finetune.Split = {"train": pairs[:-n_validation], "validation": pairs[-n_validation:]}
+    split = divide(pairs, recipe["longest"])
     finetune.check_server(recipe["base"], ["own"])
     log = finetune.train("own", split, recipe, SEED)
     base = llm.connect(recipe["base"], exact=True, adapters=[log.adapter], folder=store)
