@@ -15,6 +15,7 @@ from evaluation import record, rules
 from evaluation.answers import Answer
 from evaluation.outcomes import Outcomes
 from helpers import vectors
+from helpers.completions import CapabilityError
 from papers.biomedrag import ablation, gains, rules as paper_rules, study
 from papers.biomedrag.arms import Arm, Prediction
 from papers.biomedrag.corpora import Corpus, Example, Triple, load, question, shortened, stratified
@@ -155,6 +156,27 @@ def test_the_answer_leads_with_the_fine_tuned_model_and_calls_significant_what_i
     picture = gains.plot(run, out, ["UMLS", "ADInt"], study.FLOORS).html
     assert "Fine-tuned, n = 60: printed 56.1" in picture
     assert "Encoder and logistic regression, n = 60: here 58.3" in picture
+
+
+def test_arms_that_a_server_cannot_serve_are_said_not_to_have_run(run: record.Run):
+    def mute(_: object) -> list[Prediction]:
+        raise CapabilityError("the server refuses it")
+
+    rows = [Example(f"UMLS.{i}", f"text {i}", "X" if i % 2 else "Y", ()) for i in range(20)]
+    corpus = Corpus("UMLS", "classification", (), (), tuple(rows), {"X": "x", "Y": "y"})
+    answers = toy(run, "UMLS", {"encoded": 10}, n=20)
+    answers += study.answer(run, corpus, {"zero_shot": mute, "biomedrag": mute}, rows, "a model")
+    out = Outcomes(answers, labels=study.LABELS, draws=100)
+    assert "the server refuses it" in gains.summary(run, out, ["UMLS"])
+    gains.table(run, out, ["UMLS"], study.FLOORS)
+    assert "Prompted: printed 6.0" in gains.plot(run, out, ["UMLS"], study.FLOORS).html
+    study.report(run, out, {"UMLS": ""})
+    assert not [id for kind, id in run._values if kind == "rerun"]
+    reasons = {reason.id: reason.why for reason in run._reasons.values()}
+    assert "the server refuses it" in reasons["biomedrag.table2.gpt4_br.umls_f1"]
+    assert "the server refuses it" in reasons["biomedrag.text.gain.umls_gpt4"]
+    study.reproduction_table(run, out, "UMLS", "UMLS")
+    rules.decide(run, out, "beats_llm_links")
 
 
 def interactions(run: record.Run, right: dict[str, int], model: str) -> list[Answer]:

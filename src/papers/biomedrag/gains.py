@@ -70,7 +70,7 @@ def gains(out: Outcomes, names: Sequence[str], arms: tuple[str, str]) -> Gains:
     tests: dict[str, Comparison] = {}
     for name in names:
         rows = comparable(out.where(source="rerun", task=name, arm=list(arms)))
-        if len(rows.arms) == len(arms) and _is_readable(rows):
+        if rows.arms_with("f1").issuperset(arms) and _is_readable(rows):
             tests[name] = rows.compare([arms], "f1")[0]
     adjusted = adjust_by_holm(list(tests.values()))
     return dict(zip(tests, adjusted, strict=True))
@@ -106,7 +106,7 @@ def summary(run: Run, out: Outcomes, names: Sequence[str]) -> str:
     prompted = gains(out, names, PROMPTED.arms)
     tuned = gains(out, names, TUNED.arms)
     if not (tuned or prompted):
-        return UNTAUGHT
+        return out.why_not_run("biomedrag") or UNTAUGHT
     first, used = (tuned, TUNED) if tuned else (prompted, PROMPTED)
     model = _model(out, used.arms[0])
     changes = [
@@ -219,7 +219,7 @@ def best_floors(out: Outcomes, names: Sequence[str], floors: Sequence[str]) -> G
     tests: dict[str, Comparison] = {}
     for name in names:
         rows = comparable(out.where(source="rerun", task=name))
-        if "biomedrag" not in rows.arms:
+        if "biomedrag" not in rows.arms_with("f1"):
             continue
         rows = rows.where(unit=[*rows.where(arm="biomedrag").frame.unit])
         scores = {arm: rows.score("f1", arm).value for arm in rows.arms if arm in floors}

@@ -11,7 +11,7 @@ from typing import Final
 import pandas as pd
 
 from evaluation import figures
-from evaluation.answers import Answer, PlainUnit
+from evaluation.answers import Answer, NotRunError, PlainUnit
 from evaluation.decisions import is_model_of
 from evaluation.measures import set_measures
 from evaluation.metrics import Score
@@ -185,6 +185,11 @@ class ScoredArm:
 
     arm: Arm
     corpus: Corpus
+
+    @property
+    def task(self) -> str:
+        """The task of the rows, also where the arm is not run."""
+        return self.corpus.name
 
     def __call__(self, asked_units: Sequence[ExampleUnit]) -> list[Answer]:
         """Answer each unit."""
@@ -402,7 +407,11 @@ def _report_gain(run: Run, out: Outcomes, cell: Cell) -> None:
         return
     both = alone.concat(with_document)
     compared = comparable(both)
-    score = gain(compared, ROWS[row_with], ROWS[cell.row])
+    try:
+        score = gain(compared, ROWS[row_with], ROWS[cell.row])
+    except NotRunError as error:
+        run.not_run(cell.number, str(error))
+        return
     points = Score(100 * score.value, score.n, 100 * score.low, 100 * score.high)
     note = _note(cell, compared, both)
     run.rerun(cell.number, points, model=alone.frame.model.iloc[0], note=note)
