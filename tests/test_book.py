@@ -682,8 +682,10 @@ def test_the_scoreboard_is_sorted_and_filtered_by_hand_and_by_keyboard(
         assert 0 < visible.count() < every.count()
         assert all("GraphRAG" in text for text in visible.all_inner_texts())
         tools.get_by_label("Contains").fill("")
-        tools.get_by_label("Rescored").select_option("agrees")
-        agree = page.locator(".rag-board td[data-label=Rescored] .rag-verdict[data-verdict=agrees]")
+        tools.get_by_label("Rescored").select_option("matches")
+        agree = page.locator(
+            ".rag-board td[data-label=Rescored] .rag-verdict[data-verdict=matches]"
+        )
         assert visible.count() == agree.count()
         tools.get_by_label("Rescored").select_option("")
         page.get_by_role("button", name="Printed").first.focus()
@@ -716,7 +718,7 @@ def test_the_scoreboard_prints_what_was_measured_on_few_pages(
 @pytest.mark.book
 def test_the_scoreboard_begins_with_a_row_an_experiment(browser: Browser, address: str) -> None:
     with visit(browser, f"{address}/scoreboard.html") as seen:
-        first = seen.page.locator(".bd-article table").first
+        first = seen.page.locator(".bd-article table", has_text="Experiment").first
         row = first.locator("tbody tr", has=seen.page.locator(f"a[href*='{CHAPTER}.html']"))
         cells = dict(
             zip(
@@ -821,7 +823,7 @@ def test_a_chapter_opens_with_what_its_run_says_of_the_claims(
         with visit(browser, f"{address}/notebooks/{page}.html") as seen:
             opening = seen.page.locator(".rag-findings li")
             line = " ".join(opening.first.inner_text().split())
-            assert line == f"{claim.text} rerun {verdict}", "the evidence is folded"
+            assert line == f"{claim.text} rerun: {verdict}", "the evidence is folded"
             opening.first.locator("summary").click()
             assert seen.page.get_by_text("36 of 400 answers more").first.is_visible()
             blocks = seen.page.locator(

@@ -13,6 +13,8 @@
     disagree: "arms disagree",
     unparsed: "unparsed",
   };
+  // what an answer lacks is not written
+  const EMPTY = { of: "", repeat: 0, said: null, thought: "", read: null, score: null, mark: "", flags: [], measures: [], found: [], asked: [] };
   const experiments = [];
   const lists = new Map(); // name -> questions of an experiment
   const parts = new Map(); // "name-number" -> units
@@ -58,7 +60,10 @@
       waiting.get(name)?.();
     },
     part: (name, number, { texts, units }) => {
-      parts.set(`${name}-${number}`, units.map((unit) => restored(unit, texts)));
+      parts.set(`${name}-${number}`, units.map((unit) => {
+        const whole = restored(unit, texts);
+        return { ...whole, rows: whole.rows.map((row) => ({ model: "", ...EMPTY, ...row })) };
+      }));
       waiting.get(`${name}-${number}`)?.();
     },
   };

@@ -11,7 +11,7 @@ from typing import Any, Final
 from evaluation.decisions import is_model_of
 from evaluation.published import Basis, Claim, Kind, Number
 from evaluation.records import ClaimAnswer, Finding, HereFinding, Record, Value
-from evaluation.vocabulary import ANSWERED_HERE, TESTED, Match
+from evaluation.vocabulary import ANSWERED_HERE, TESTED, Match, Reason
 
 SLACK: Final = 1e-9
 """Relative slack of every comparison: a value on the border of its tolerance is within it."""
@@ -262,11 +262,20 @@ def _claim_cell(claim: Claim, kind: Basis, runs: Runs, empty: str) -> Row:
     """
     run, decision = _newest(runs, "claims", claim.id, kind)
     if run is None or decision is None:
-        row = {"verdict": "not tested", "why": empty, "test": claim.decided_by, "notebook": ""}
-        return row | _NO_EVIDENCE
+        return _untested_cell(claim, kind, empty)
     is_sample = run.sample and decision.verdict in TESTED
     verdict = "SAMPLE" if is_sample else decision.verdict
     return {"verdict": verdict, "notebook": run.notebook, **_evidence(decision)}
+
+
+def _untested_cell(claim: Claim, kind: Basis, empty: str) -> Row:
+    """Return the cell of a claim that no run has; whether nobody can test it, its entry says."""
+    row = {"verdict": "not tested", "why": empty, "test": claim.decided_by, "notebook": ""}
+    row |= _NO_EVIDENCE
+    if kind == "rerun" and claim.why_not:
+        reason: Reason = "not public" if claim.test else "undefined"
+        row |= {"verdict": "cannot be tested", "reason": reason}
+    return row
 
 
 def _here_cell(claim: Claim, runs: Runs, empty: str) -> Row:

@@ -163,7 +163,7 @@ class BoardPages(RunPages):
         untestable = self._stated["verdict"].eq("cannot be tested")
         return (
             f"The papers print {len(self.board)} numbers and state {len(self._stated)} claims. "
-            f"{untested.sum()} of the claims were not tested, and {untestable.sum()} cannot be; "
+            f"{_untested_words(int(untested.sum()), int(untestable.sum()))}; "
             f"{neither} of the numbers were neither rescored nor rerun. "
             f"{rescored.sum()} numbers can be rescored from "
             f"released files, and {agree} of these match to the last digit. "
@@ -229,6 +229,12 @@ class BoardPages(RunPages):
             f"The papers have {len(exhibits)} tables and figures: "
             f"{claim_pages.coverage_words(exhibits)}."
         )
+
+
+def _untested_words(n_untested: int, n_untestable: int) -> str:
+    """Say how many claims have no verdict; no count is zero."""
+    words = f"{n_untested} of the claims were not tested"
+    return f"{words}, and {n_untestable} cannot be" if n_untestable else words
 
 
 def _compared_verdicts(reruns: Iterable[Measured]) -> list[str]:

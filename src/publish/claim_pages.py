@@ -157,12 +157,14 @@ def rows_link(row: Mapping[Any, Any], group: str, read: Mapping[str, Any]) -> Ma
     if notebook not in read or group == "printed" or rule is None:
         return Markup()
     entry = read[notebook].entry
-    arms = [arm for arm in _compared_arms(rule) if arm in entry["arms"]]
     model = _model_of_rows(entry["models"], is_released=group == "rescored")
-    if not arms or model is None:
+    if model is None:
         return Markup()
-    against, show = (arms[1], "disagree") if len(arms) > 1 else ("", "wrong")
-    address = viewer.link(notebook, arms[0], against, model=model, show=show)
+    arms = [arm for arm in _compared_arms(rule) if arm in entry["arms"]]
+    first, second = [*arms, "", ""][:2]
+    # a rule by a function names no arms: then all are shown where they disagree
+    show = "wrong" if first and not second else "disagree"
+    address = viewer.link(notebook, first, second, model=model, show=show)
     return Markup('<a href="{}">rows</a>').format(address)
 
 

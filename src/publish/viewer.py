@@ -25,7 +25,7 @@ from resources.settings import hide_secrets, run_name
 
 PART: Final = 250_000
 """Characters of a part at most, unless one question alone has more."""
-SHARED: Final = 60
+SHARED: Final = 24
 """Characters from which a text that occurs again is stored once for its part."""
 LISTED: Final = 120
 """Characters of a question in the list."""
@@ -52,6 +52,10 @@ INTERNAL: Final = {
     "shown_characters",
     "llm_seconds",
 }
+OF_SETS: Final = {"f1", "precision"}
+"""Measures that an answer has where it is a set."""
+EMPTY: Final[tuple[object, ...]] = (None, "", [])
+"""Values of an answer's fields that are not written; 0 is a score."""
 LICENSED: Final = "[text withheld by its licence]"
 
 
@@ -263,13 +267,21 @@ def _parts(units: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, An
         size = 0
         while size <= PART and len(written) < len(remaining):
             n_known = len(texts)
-            unit = _shared(remaining[len(written)], texts)
+            unit = _shared(_without_empty(remaining[len(written)]), texts)
             written.append(_script(unit))
             new_texts = list(texts)[n_known:]
             size += len(written[-1]) + sum(map(len, new_texts))
         part = f'{{"texts": {_script(list(texts))}, "units": [{", ".join(written)}]}}'
         yield part, remaining[: len(written)]
         remaining = remaining[len(written) :]
+
+
+def _without_empty(unit: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a question whose answers lack what is empty; `viewer.js` puts it back."""
+    rows = []
+    for row in unit["rows"]:
+        rows.append({name: value for name, value in row.items() if value not in EMPTY})
+    return {**unit, "rows": rows}
 
 
 def _wording(identifier: str, question: str) -> str:
@@ -307,7 +319,9 @@ def _answer(row: Mapping[str, Any], prompts: Mapping[str, Row], graded: set[str]
         score = _short(top / bottom)
     mark = _mark(row, texts.get(main_measure, ""), is_graded=main_measure in graded)
     asked_prompts = [prompts[key].prompt for key in row["requests"] if key in prompts]
-    other_texts = [text for name, text in texts.items() if name not in INTERNAL]
+    of_sets = OF_SETS - graded  # of a single YES or NO they say nothing
+    hidden = INTERNAL | of_sets | {main_measure}
+    other_texts = [text for name, text in texts.items() if name not in hidden]
     return {
         "arm": row["arm"],
         "model": row["model"],
