@@ -5,12 +5,16 @@ from __future__ import annotations
 import inspect
 import logging
 import re
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import uvicorn
+from playwright.sync_api import Browser
 from starlette.testclient import TestClient
 from test_graph import graph_server
 
@@ -27,6 +31,7 @@ from papers.side_effects.catalogue import read_sider
 from papers.side_effects.reading import Reader
 from papers.side_effects.system import SideEffects
 from rag.system_answer import Evidence, SystemAnswer
+from resources.services import free_port
 
 TOKEN = "a-secret-that-nobody-logs"
 QUESTION = {"question": "Which drugs cause nausea?"}
@@ -200,3 +205,43 @@ def test_each_of_the_five_systems_can_be_asked_a_question() -> None:
             if parameter.default is parameter.empty
         ]
         assert needed == ["self", "question"], kind
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """Where the page is served, with the token behind the address."""
+    app = http_api.make_app({"echo": http_api.Served(Echo())}, TOKEN, ("127.0.0.1",))
+    port = free_port()
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.05)
+    yield f"http://127.0.0.1:{port}/#{TOKEN}"
+    server.should_exit = True
+    thread.join(10)
+
+
+@pytest.mark.book
+def test_the_page_asks_with_the_token_of_the_link_and_shows_the_answer_as_text(
+    browser: Browser, address: str
+) -> None:
+    page = browser.new_page()
+    problems: list[str] = []
+    page.on("console", lambda message: problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.goto(address)
+    page.wait_for_selector("#system option", state="attached")
+    page.fill("#question", "<img src=x onerror=alert(1)>")
+    page.click("button")
+    page.wait_for_selector("#answer .text")
+    shown = page.inner_text("#answer")
+    assert "<img src=x onerror=alert(1)>" in shown
+    assert "file, row 2" in shown
+    assert TOKEN not in page.url
+    assert problems == []
+    page.fill("#token", "wrong")
+    page.click("button")
+    page.wait_for_selector("#answer .error")
+    assert "token is missing or wrong" in page.inner_text("#answer")
+    page.close()
