@@ -310,6 +310,16 @@ def test_an_answer_cites_note_date_and_passage(folder):
     assert not opened(folder, Scripted("Not found in chart [1]")).ask("Any auras?").answered
 
 
+def test_a_drug_that_is_only_named_is_not_shown_as_taken(folder):
+    (folder / "patient_notes/A17/2022-01-05.txt").write_text(
+        CLINIC.format(day="01/05/2022", history="No seizures.", plan="May consider zonisamide.")
+    )
+    answer = opened(folder).ask("What does A17 take?", system.make_filters(since="2021-09-01"))
+    shown = {row["medication"]: row["read_as_taken"] for row in answer.details["registry"]}
+    assert shown == {"lacosamide": True, "zonisamide": False}
+    assert "zonisamide (named, but not read as taken then)" in str(answer)
+
+
 def test_filters_hold_whatever_the_question_says(folder):
     notes = opened(folder)
 

@@ -14,7 +14,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache
@@ -247,7 +247,21 @@ class Notes:
         drugs = str(found.audit["drugs"]).split(", ") if found.audit["drugs"] else []
         if drugs:
             rows = rows[rows.medication.isin(drugs)]
-        return rows[list(_SHOWN_COLUMNS)].sort_values("note_date").head(MAX_ROWS)
+        shown = rows.sort_values("note_date").head(MAX_ROWS)
+        taken_drugs = self._taken_drugs(notes)
+        pairs = zip(shown.note_id, shown.medication, strict=True)
+        is_taken = [pair in taken_drugs for pair in pairs]
+        return shown[list(_SHOWN_COLUMNS)].assign(read_as_taken=is_taken)
+
+    def _taken_drugs(self, note_ids: Collection[str]) -> set[tuple[str, str]]:
+        """Note and drug of the drugs that these notes report as taken."""
+        notes = [note for note in self.own.notes if note.note_id in note_ids]
+        drugs = set()
+        for reading in Reader(RuleNamer())(notes):
+            for medication in reading.medications:
+                if medication.role in registry.TAKEN:
+                    drugs.add((reading.note_id, medication.drug))
+        return drugs
 
     def _remarks(self, found: Retrieval, rows: pd.DataFrame) -> Iterator[str]:
         """How an answer came about, and what the registry has."""
@@ -290,6 +304,8 @@ def _spoken_row(row: Mapping[Any, Any]) -> str:
         text += f" {row['medication_dosage']}"
     if pd.notna(row["intake_times_per_day"]):
         text += f", {row['intake_times_per_day']:g} a day"
+    if not row["read_as_taken"]:
+        text += " (named, but not read as taken then)"
     return f"{text}; seizures {row['seizure_status']} ({row['source_text_file']})"
 
 
