@@ -11,49 +11,14 @@ from papers.side_effects.label_lock import make_answer
 
 drugs = st.sampled_from(["metformin", "1,25(oh)2d3", "o'drug"])
 effects = st.sampled_from(["nausea", "hallucination, visual", "no adverse event"])
-sentences = st.one_of(
-    st.text(max_size=80),
-    st.lists(
-        st.sampled_from(
-            [
-                "YES",
-                "NO",
-                "not",
-                "metformin",
-                "nausea",
-                "is",
-                "known",
-                "listed",
-                "associated",
-                ".",
-                "no",
-            ]
-        ),
-        max_size=14,
-    ).map(" ".join),
-)
 
 
-@given(drug=drugs, effect=effects, listed=st.booleans(), wording=sentences)
-def test_a_locked_answer_says_what_the_graph_says_whatever_the_model_wrote(
-    drug, effect, listed, wording
-):
-    text, _ = label_lock.lock(drug, effect, listed=listed, wording=wording)
+@given(drug=drugs, effect=effects, listed=st.booleans())
+def test_the_systems_own_sentence_says_what_the_graph_says(drug, effect, listed):
+    label = "YES" if listed else "NO"
+    text = f"{label}. {label_lock.fact(drug, effect, listed=listed)}"
     assert se.parse_label(text) == listed
     assert not label_lock.contradicts(text, drug, effect, listed=listed)
-
-
-def test_good_wording_is_kept_and_bad_wording_is_replaced():
-    good = "Nausea has been reported with metformin."
-    assert label_lock.lock("metformin", "nausea", listed=True, wording=f"YES. {good}") == (
-        f"YES. {good}",
-        False,
-    )
-    assert label_lock.lock("metformin", "nausea", listed=False, wording=good) == (
-        "NO. Nausea is not listed as a side effect of metformin.",
-        True,
-    )
-    assert label_lock.lock("metformin", "nausea", listed=True, wording="It is known.")[1]
 
 
 @pytest.mark.parametrize(
@@ -84,12 +49,10 @@ def test_the_label_is_held_against_the_graph_and_not_the_benchmark():
     assert [pair.label for pair in held] == [True, False]
 
 
-def test_a_sentence_that_strays_is_counted_before_the_check_and_not_after():
+def test_a_sentence_that_strays_is_counted():
     pair = Question("aspirin", "nausea", True)
     stray = make_answer(pair, "YES. Nausea is not known as a side effect of aspirin.")
     assert (stray.measures["label_contradicts"], stray.measures["contradicts"]) == ((0, 1), (1, 1))
-    mended, replaced = label_lock.lock("aspirin", "nausea", listed=True, wording=stray.answer or "")
-    assert (make_answer(pair, mended).measures["contradicts"], replaced) == ((0, 1), True)
 
 
 def test_a_leading_question_suggests_the_opposite_of_the_evidence():

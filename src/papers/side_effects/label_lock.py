@@ -33,7 +33,7 @@ _LABEL = re.compile(r"^\W*(?:yes|no)\b\W*", re.IGNORECASE)
 
 
 def fact(drug: str, effect: str, *, listed: bool) -> str:
-    """Write what the graph says as a sentence of our own: the wording of last resort."""
+    """Write what the graph says as a sentence of our own, as the system answers."""
     negation = "" if listed else "not "
     return f"{effect.capitalize()} is {negation}listed as a side effect of {drug}."
 
@@ -71,30 +71,6 @@ def contradicts(text: str, drug: str, effect: str, *, listed: bool) -> bool:
     """Whether an answer says another thing than the evidence: by its YES or NO, or its words."""
     opposite = not listed
     return parse_label(text) is opposite or states(text, (drug, effect)) is opposite
-
-
-def lock(drug: str, effect: str, *, listed: bool, wording: str) -> tuple[str, bool]:
-    """Make an answer whose label is the graph's.
-
-    The model's wording is replaced by ``fact`` where it does not clearly say what the graph says
-    or does not name both; an empty wording always is.
-
-    Args:
-        drug: Name of the drug.
-        effect: Name of the side effect.
-        listed: Whether the graph has the edge.
-        wording: The model's sentence.
-
-    Returns:
-        The answer, and whether the wording was replaced.
-    """
-    text = " ".join(_LABEL.sub("", wording.strip()).split())
-    names_both = drug.lower() in text.lower() and effect.lower() in text.lower()
-    replaced = not names_both or states(text, (drug, effect)) is not listed
-    if replaced:
-        text = fact(drug, effect, listed=listed)
-    label = "YES" if listed else "NO"
-    return f"{label}. {text[:1].upper()}{text[1:]}", replaced
 
 
 def locked_prompt(drug: str, effect: str, *, listed: bool) -> list[Message]:
