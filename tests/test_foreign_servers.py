@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,6 +28,8 @@ from resources.settings import BUILD, ROOT
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(3600)]
 MODEL = "SmolLM2-135M-Instruct"
+HUB_NAME = f"HuggingFaceTB/{MODEL}"
+"""The name by which a server lists it that lists the hub's cache."""
 KEY = "sk-only-on-loopback"
 RESULTS = ROOT / "data" / "foreign_servers.json"
 CHAPTERS = os.environ.get("CHAPTERS", "01_side_effects_forward 06_interactions_qa").split()
@@ -44,7 +47,7 @@ class Foreign:
         requirements: What that one has.
         model: The name that it gives the model; empty for `MODEL`.
         behind: The server that it passes requests on to.
-        environment: Further variables.
+        environment: Further variables, filled in like the arguments.
     """
 
     package: str
@@ -107,12 +110,12 @@ FOREIGN = {
         command=[
             "{bin}/transformers",
             "serve",
-            "{weights}",
+            HUB_NAME,
             "--host=127.0.0.1",
             "--port={port}",
         ],
-        model="{weights}",
-        environment={"HF_HUB_OFFLINE": "1"},
+        model=HUB_NAME,
+        environment={"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": "{cache}"},
     ),
     "LiteLLM proxy": Foreign(
         package="litellm",
@@ -144,17 +147,23 @@ def running(name: str, folder: Path) -> Iterator[tuple[str, str]]:
             with _started(foreign, folder, {"config": str(config)}) as found:
                 yield found
     else:
-        with _started(foreign, folder, _weights(foreign)) as found:
+        with _started(foreign, folder, _weights(foreign, folder)) as found:
             yield found
 
 
-def _weights(foreign: Foreign) -> dict[str, str]:
-    """What the model is loaded from: a file for llama.cpp, or a folder."""
+def _weights(foreign: Foreign, folder: Path) -> dict[str, str]:
+    """What the model is loaded from: a file for llama.cpp, or a folder, also as the hub's cache has it."""
     if foreign.engine == "llamacpp":
         source = engine_install.EMBEDDED_MODELS[MODEL].source
         return {"gguf": str(engines.datasets.fetch(source))}
     weights, _ = engines.weights_folder(MODEL, print)
-    return {"weights": weights}
+    revision = "0" * 40
+    cached = folder / "hub" / f"models--{HUB_NAME.replace('/', '--')}"
+    (cached / "refs").mkdir(parents=True)
+    (cached / "refs" / "main").write_text(revision)
+    (cached / "snapshots").mkdir()
+    shutil.copytree(weights, cached / "snapshots" / revision, copy_function=os.symlink)
+    return {"weights": weights, "cache": str(folder / "hub")}
 
 
 @contextmanager
@@ -163,10 +172,11 @@ def _started(foreign: Foreign, folder: Path, values: dict[str, str]) -> Iterator
     python = foreign.python()
     values = values | {"port": str(port), "bin": str(python.parent)}
     arguments = [part.format(**values) for part in foreign.command]
+    environment = {name: text.format(**values) for name, text in foreign.environment.items()}
     with (folder / f"{foreign.package}.log").open("wb") as log:
         process = subprocess.Popen(
             [str(python), *arguments],
-            env=os.environ | foreign.environment,
+            env=os.environ | environment,
             stdout=log,
             stderr=log,
             start_new_session=True,
