@@ -258,7 +258,7 @@ def test_binder_installs_the_locked_versions() -> None:
     folder = REPOSITORY / ".binder"
     environment = yaml.safe_load((folder / "environment.yml").read_text())
     script = (folder / "postBuild").read_text()
-    [lock] = re.findall(r"pip install .*--require-hashes -r (\S+)", script)
+    [lock] = re.findall(r"pip install .*--no-deps --require-hashes -r (\S+)", script)
     assert (REPOSITORY / lock).is_file()
     [model] = re.findall(r"medrerun data --fetch (\S+)", script)
     assert model == EMBEDDED_MODELS[settings.read_profile("smoke")["defaults"]["llm_model"]].source

@@ -84,7 +84,8 @@ def _run(*command: str | Path) -> None:
 def _pip_install(python: Path, lock: Path, quiet: bool = False) -> bool:
     """Install what a lock names, with the digests that it names; returns whether it could be."""
     command = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    command += ["--require-hashes", "-r", str(lock)]
+    # a lock is complete; with dependencies pip refuses what locks/overrides.txt changes
+    command += ["--no-deps", "--require-hashes", "-r", str(lock)]
     errors = subprocess.DEVNULL if quiet else None
     return subprocess.run(command, stderr=errors, check=False).returncode == 0
 
