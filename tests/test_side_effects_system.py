@@ -11,7 +11,7 @@ import pytest
 from test_graph import graph_server
 
 from evaluation.answers import Answer
-from helpers import graph
+from helpers import graph, graph_files
 from helpers.graph import Graph
 from papers.across_papers.arms import LookedUp
 from papers.across_papers.questions import KindQuestion
@@ -361,13 +361,17 @@ def test_an_own_table_leaves_the_graph_of_the_notebooks_as_it_is(
         answer = own.ask("Which drugs cause dizziness?")
         assert names_of(answer) == {"newdrug", "otherdrug"}
         assert answer.evidence[0].source == "my table.csv, rows 2, 3"
-        assert ":OwnDrug)" in answer.statement
+        assert ":Own_Drug)" in answer.statement
         assert names_of(own.ask("Which side effects do all test drugs share?")) == {"dizziness"}
         with (
             pytest.raises(own_table.TableError, match="Another command"),
             system.open_system(own_file(tmp_path)),
         ):
             pass
+        graph_files.export_graph(db, tmp_path / "export")
+    exported = "".join(path.read_text() for path in (tmp_path / "export").iterdir())
+    assert "newdrug" not in exported
+    assert "my table" not in exported
     assert db.count("(n:Drug)") == before
     assert side_effects.ask(EXAMPLES[0]).details["label"] is True
     assert beyond.extend_graph(db, side_effects.catalogue.facts) is False

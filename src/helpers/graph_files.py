@@ -13,6 +13,7 @@ import pandas as pd
 
 from helpers import graph
 from helpers.graph import Graph
+from helpers.graph_catalogue import OWN_PREFIX
 from helpers.graph_driver import Row, quoted
 from resources.settings import run_command_line
 
@@ -36,7 +37,12 @@ class Kind:
 
 
 NODES = Kind("nodes", "(item:{name})", {":ID": "item"})
-RELATIONSHIPS = Kind("relationships", "(a)-[item:{name}]->(b)", {":START_ID": "a", ":END_ID": "b"})
+RELATIONSHIPS = Kind(
+    "relationships",
+    # A user's own graph can have the types of the book's, between nodes with labels of its own.
+    "(a)-[item:{name}]->(b) WHERE none(label IN labels(a) WHERE label STARTS WITH $own)",
+    {":START_ID": "a", ":END_ID": "b"},
+)
 
 
 def export_graph(source: Graph, folder: Path) -> list[str]:
@@ -61,7 +67,8 @@ def export_graph(source: Graph, folder: Path) -> list[str]:
 def _export(source: Graph, kind: Kind, name: str, folder: Path) -> list[str]:
     ids = ", ".join(f"elementId({variable}) AS `{column}`" for column, variable in kind.ids.items())
     match = kind.pattern.format(name=quoted(name))
-    rows = source.read(f"MATCH {match} RETURN {ids}, properties(item) AS properties")
+    statement = f"MATCH {match} RETURN {ids}, properties(item) AS properties"
+    rows = source.read(statement, own=OWN_PREFIX)
     if not rows:
         return []
     path = folder.resolve() / f"{kind.option}-{name}.csv"

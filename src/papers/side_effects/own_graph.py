@@ -6,17 +6,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from helpers.graph import Graph
+from helpers.graph_catalogue import OWN_PREFIX
 from helpers.graph_driver import Row
 from helpers.graph_load import End
 
-OWN = "Own"
-"""Beginning of the labels."""
+OWN = OWN_PREFIX
+"""Beginning of the labels, which no schema and no export shows."""
 LABELS = re.compile(r":(Drug|SideEffect|AtcClass|OrganClass)\b")
 """A label of the paper's graph in a statement of the project."""
 
 
 class OwnGraph(Graph):
-    """A graph whose labels begin with ``Own``; a notebook that runs meanwhile keeps its own graph.
+    """A graph whose labels begin with ``Own_``; a notebook that runs meanwhile keeps its own graph.
 
     The statements of the project work on it as they are: their labels are replaced.
     """
