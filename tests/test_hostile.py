@@ -319,6 +319,7 @@ DIRECT: dict[str, Callable[[str], str]] = {
 }
 OF_A_RECORD = {
     "publish.pieces.findings",
+    *(f"publish.claim_pages.{name}" for name in ("folded_trial", "here_words", "rows_link")),
     *(f"publish.pages.Pages.{name}" for name in pages.Pages([]).functions()),
 }
 
@@ -529,6 +530,7 @@ def written(made: pages.Pages) -> dict[str, str]:
         "reasons": ["not run"],
         "file": ["CITATION.cff"],
     }
+    asked |= {name: ["side_effects"] for name in ("diagram", "balance", "headlines", "untested")}
     asked |= {name: ["side_effects.table1", "accuracy"] for name in ("picture",)}
     asked |= {
         "evidence": ["side_effects.claim.pairs_beat_lists", "rerun", "agrees"],

@@ -146,12 +146,11 @@ def test_a_server_that_ignores_the_constraint_is_an_error():
         client(url).choose_many([ask("?")], ["YES", "NO"])
 
 
-def test_a_server_without_logprobs_cannot_choose():
-    with (
-        server(200, completion('{"answer": "YES"}')) as url,
-        pytest.raises(CapabilityError, match="log-probabilities"),
-    ):
-        client(url).choose_many([ask("?")], ["YES", "NO"])
+def test_a_server_without_logprobs_chooses_and_says_not_how_surely():
+    with server(200, completion('{"answer": "YES"}')) as url:
+        [choice] = client(url).choose_many([ask("?")], ["YES", "NO"])
+    assert choice.answer == "YES"
+    assert choice.p_yes is None
 
 
 def step(token: str, **alternatives: float) -> dict[str, object]:

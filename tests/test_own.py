@@ -353,8 +353,8 @@ def test_a_further_experiment_of_a_paper_stands_after_its_last_and_leaves_its_nu
     published = checkout / "data" / "published" / "side_effects.yml"
     before = published.read_text()
     for paper, caption in (
-        ("side_effects", "Drug side effects"),
-        ("clinical_notes", "Clinical notes"),
+        ("side_effects", "GraphRAG for side effects"),
+        ("clinical_notes", "Registry and search for notes"),
     ):
         assert begin(checkout, "another", paper).returncode == 0
         contents = yaml.safe_load((checkout / "book" / "_toc.yml").read_text())

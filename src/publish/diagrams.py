@@ -15,7 +15,7 @@ import yaml
 
 from evaluation.markup import Markup
 from publish.launch import repository_url
-from resources.settings import ROOT
+from resources.settings import ROOT, PublicError
 
 Family = Literal["data", "graph", "text", "model", "trained"]
 """What a part is: it has the colour of the methods of its kind in the book's figures."""
@@ -133,7 +133,7 @@ class Box:
         return self.x + self.width / 2, self.y + self.height / 2
 
 
-class DiagramError(ValueError):
+class DiagramError(PublicError, ValueError):
     """A file of a diagram is not right; the message says what to change."""
 
 

@@ -22,18 +22,35 @@ _BULLET = re.compile(r"^\s*(?:\d{1,2}[.)]|[-•])\s+")
 def parse_triples(answer: str) -> list[Triple]:
     """Parse an answer in lines ``head|relation|tail``; a thought before it is passed over.
 
+    It is read as it stands, and else without bullets, bold type, and the frame of a table.
+
     Returns:
         The distinct triples; none if a line has another form.
     """
+    text = without_thought(answer)
+    exact = _read_lines(text.splitlines())
+    if exact:
+        return exact
+    return _read_lines([_without_layout(line) for line in plain_text(answer).splitlines()])
+
+
+def _read_lines(lines: Sequence[str]) -> list[Triple]:
     triples = []
-    for line in plain_text(answer).splitlines():
+    for line in lines:
         if not line.strip():
             continue
-        parts = [part.strip() for part in _BULLET.sub("", line).strip("| \t").split("|")]
+        parts = [part.strip() for part in line.split("|")]
         if len(parts) != 3 or not all(parts):
             return []
         triples.append(Triple(*parts))
     return list(dict.fromkeys(triples))
+
+
+def _without_layout(line: str) -> str:
+    """A line without its bullet, and without the bars around the row of a table."""
+    row = _BULLET.sub("", line).strip()
+    is_framed = row.startswith("|") and row.endswith("|")
+    return row[1:-1] if is_framed else row
 
 
 def parse_label(answer: str, labels: Sequence[str]) -> str | None:
