@@ -55,7 +55,7 @@ def set_up(notebook: str) -> dict[str, Any]:
         RuntimeError: Python has another version, or a package cannot be installed.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    if not (3, 11) <= sys.version_info[:2] < (3, 14):
+    if not (3, 11) <= sys.version_info[:2] < (3, 13):
         raise RuntimeError(
             f"Python {project['requires-python']} is needed; this is {sys.version.split()[0]}."
         )
