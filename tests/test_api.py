@@ -179,6 +179,8 @@ def test_the_first_papers_system_is_asked_over_http_until_its_graph_is_down(
         answer = asked.post("/ask/side-effects", json=QUESTION).json()
         assert "metformin" in answer["details"]["names"]
         assert answer["statement"].startswith("MATCH")
+    if not endpoint.embedded:
+        return  # a server of one's own keeps running
     response = asked.post("/ask/side-effects", json=QUESTION)
     assert response.status_code == 503
     assert "\n" not in response.json()["error"]
