@@ -21,7 +21,7 @@ LAPTOP_RECORDS = sorted(RESULTS.glob("laptop/*.json"))
 RECORDS = sorted(RESULTS.glob("*/*.json"))
 SIDE_EFFECTS = {number.id: number for number in published.published("side_effects").numbers}
 ARMS = ("closed_book", "format_a", "format_b", "graphrag")
-WIDE = r"\.table5\.|text\.(recovery|degradation)|mtsamples[._]|closed_book\.precision$"
+WIDE = r"\.table5\.|text\.(recovery|degradation)|mtsamples[._]|_ddi\.(head|tail|relation|triple)_|closed_book\.precision$"
 """Numbers whose rerun may have fewer rows than the printed one and an interval wider than 5 points to either side."""
 
 
@@ -193,7 +193,10 @@ def test_no_stand_in_contradicts_a_paper_and_each_contradiction_has_a_caveat():
         for found in kept.claims if kept.paper != "across_papers" else ():
             if found.verdict == "differs":
                 contradicted += 1
-                assert found.kind in ("rescored", "printed"), "no model here is a paper's"
+                # ConText is the paper's own component, and no language model is in its place
+                is_own_component = found.id == "clinical_notes.claim.context_gives_status"
+                is_published = found.kind in ("rescored", "printed")
+                assert is_published or is_own_component, "no model here is a paper's"
                 assert claims[found.id].note, f"{found.id}: what would its author want to read?"
                 assert found.reason is None
     assert contradicted

@@ -16,20 +16,22 @@ PARTS: Final = ("triple", "head", "tail", "relation")
 MEASURES: Final = ("precision", "recall", "f1")
 
 
+_LAYOUT = re.compile(r"\s*(?:\*\*|\\\w+\{|```|\||<\w+>|\d{1,2}[.)]\s|[-•]\s)")
 _BULLET = re.compile(r"^\s*(?:\d{1,2}[.)]|[-•])\s+")
 
 
 def parse_triples(answer: str) -> list[Triple]:
     """Parse an answer in lines ``head|relation|tail``; a thought before it is passed over.
 
-    It is read as it stands, and else without bullets, bold type, and the frame of a table.
+    Where layout surrounds the lines (bullets, bold type, a fence, a box, the frame of a table),
+    they are read without it; else as they stand, for names may hold such marks.
 
     Returns:
         The distinct triples; none if a line has another form.
     """
     text = without_thought(answer)
     exact = _read_lines(text.splitlines())
-    if exact:
+    if exact and not _LAYOUT.match(text):
         return exact
     return _read_lines([_without_layout(line) for line in plain_text(answer).splitlines()])
 
