@@ -224,6 +224,8 @@ class Options:
         encoder: Encoder of passages.
         search: What of a passage is searched: ``start`` (as in the paper), ``windows``, or
             ``words`` (BM25), which needs no index and found most in the book.
+        data: Where the examples come from if there are no own pairs: ``auto`` (the released pairs
+            if a source answers, else the bundled sample), ``real`` or ``sample``.
         n_examples: Number of pairs that stand before the question.
         max_characters: Characters of the excerpts in one prompt.
         max_tokens: Longest answer, in tokens.
@@ -234,6 +236,7 @@ class Options:
     reranker: str = ""
     encoder: str = vectors.DEFAULT_ENCODER
     search: Search = "start"
+    data: str = "auto"
     n_examples: int = N_EXAMPLES
     max_characters: int = MAX_CHARACTERS
     max_tokens: int = 160
@@ -272,7 +275,7 @@ def open_guidance(
         library.searcher,
         model,
         reranker,
-        _examples(pairs, options.n_examples),
+        _examples(pairs, options),
         _tuned_model(options.tuned, pairs),
         options.max_characters,
         options.max_tokens,
@@ -305,13 +308,13 @@ def _how_it_searches(searcher: Searcher, by: Search) -> tuple[str, ...]:
     return (note,)
 
 
-def _examples(pairs: Sequence[Question], n_examples: int) -> list[Question]:
+def _examples(pairs: Sequence[Question], options: Options) -> list[Question]:
     """Examples from own pairs, or from the released ones if there are none."""
     if not pairs:
-        return answers.examples(data.load("auto"), n_examples, EXAMPLE_SEED)
+        return answers.examples(data.load(options.data), options.n_examples, EXAMPLE_SEED)
     shortest, longest = answers.EXAMPLE_CHARACTERS
     short = [pair for pair in pairs if shortest <= len(pair.answer) <= longest]
-    return answers.choose(short, n_examples, EXAMPLE_SEED)
+    return answers.choose(short, options.n_examples, EXAMPLE_SEED)
 
 
 def _tuned_model(name: str, pairs: Sequence[Question]) -> LLM | None:
