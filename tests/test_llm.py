@@ -26,6 +26,7 @@ from helpers.completions import (
 )
 from helpers.llm import LLM, ContextOverflowError
 from helpers.logprobs import choice_logprobs, continuation_logprobs
+from helpers.recheck import SLOW_RUNS, take_turns
 from helpers.requests import request_key
 from helpers.server import Patience
 from resources import engine_install, engines, lora
@@ -571,10 +572,13 @@ def test_every_engine_finds_the_replies_of_every_other_and_says_how_many_came_fr
 
 @pytest.fixture
 def answers(monkeypatch):
-    """Sets the setting ANSWERS."""
+    """Sets the setting ANSWERS, and others."""
 
-    def put(mode: str) -> None:
+    def put(mode: str, **others: str) -> None:
         monkeypatch.setenv("ANSWERS", mode)
+        monkeypatch.setenv("CHECK_SEED", "1")
+        for name, value in others.items():
+            monkeypatch.setenv(name, value)
         settings.cache_clear()
 
     yield put
@@ -664,15 +668,50 @@ def test_a_sample_of_long_replies_is_smaller(tmp_path, answers):
         slow.recheck_stored()
     assert model.usage.checked == {"long": 3}
     assert slow.usage.checked == {"long": 1}, "the shortest alone"
+    n_checked = []
     with server(200, completion("YES", generated=60)) as url:
         slow = LLM(
             dataclasses.replace(model.endpoint, base_url=url, engine="llamacpp"), folder=tmp_path
         )
         slow.chat_many(prompts, max_tokens=6, label="longer")
-        again = LLM(slow.endpoint, folder=tmp_path)
-        again.chat_many(prompts, max_tokens=6, label="longer")
-        again.recheck_stored()
-    assert not again.usage.checked, "none is short"
+        for seed in range(SLOW_RUNS):
+            answers("check", CHECK_SEED=str(seed))
+            again = LLM(slow.endpoint, folder=tmp_path)
+            again.chat_many(prompts, max_tokens=6, label="longer")
+            again.recheck_stored()
+            n_checked.append(sum(again.usage.checked.values()))
+    assert sorted(n_checked) == [0] * (SLOW_RUNS - 1) + [1], "none is short, so one run asks one"
+
+
+def test_each_step_is_in_a_check_and_other_runs_check_other_requests(tmp_path, answers):
+    steps = {f"step {n}": [ask(f"question {n}, {i}") for i in range(30)] for n in range(6)}
+    n_checked = []
+    with server(200, completion("YES")) as url:
+        endpoint = dataclasses.replace(client(url).endpoint, version="1.0")
+        replies = [
+            reply
+            for prompts in steps.values()
+            for reply in client(url, tmp_path).chat_many(prompts, max_tokens=5)
+        ]
+        keys = [reply.key for reply in replies]
+        for seed in range(3):
+            answers("check", CHECK_SEED=str(seed))
+            model = LLM(endpoint, folder=tmp_path, start=lambda: endpoint)
+            for label, prompts in steps.items():
+                model.chat_many(prompts, max_tokens=5, label=label)
+            model.recheck_stored()
+            assert set(model.usage.checked) == set(steps), "each step is in each run's sample"
+            store = requests.Store(tmp_path)
+            n_checked.append(len(store.checks(keys, f"{endpoint.engine} 1.0")))
+    first, second, third = n_checked
+    assert first < second < third, "other requests than in the run before"
+
+
+def test_time_that_ends_early_leaves_no_step_behind():
+    steps = [[f"{step}.{n}" for n in range(10)] for step in "abcd"]
+    in_turn = take_turns(steps)
+    assert sorted(in_turn) == sorted(key for step in steps for key in step)
+    assert {key[0] for key in in_turn[:4]} == set("abcd")
 
 
 @pytest.mark.parametrize("error", [ServiceError, DataUnavailable])

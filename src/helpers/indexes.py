@@ -20,11 +20,11 @@ from helpers.neighbours import (
     Query,
     Result,
     Search,
-    check_generator,
     replay_or_search,
     rows_digest,
     text_digest,
 )
+from helpers.recheck import check_generator
 from helpers.vectors import Encoder, Floats, Integers
 from resources import artifacts
 from resources.settings import DERIVED, threads

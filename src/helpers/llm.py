@@ -31,7 +31,14 @@ from helpers.completions import (
 )
 from helpers.forecast import answer_without_asking
 from helpers.planning import Plan, Step, make_plan
-from helpers.recheck import StoredAnswer, choose_sample, is_same
+from helpers.recheck import (
+    ASKING_SHARE,
+    StoredAnswer,
+    chapter_seconds,
+    choose_sample,
+    is_same,
+    take_turns,
+)
 from helpers.request_bodies import TOP_LOGPROBS
 from helpers.requests import STORE, Kind, store, working
 from helpers.server import Patience
@@ -42,7 +49,7 @@ from resources.download import DataError
 from resources.engine_install import EngineError
 from resources.engines import Adapter
 from resources.services import LlmEndpoint, ServiceError, llm_endpoint, why_not_served
-from resources.settings import NOTEBOOKS, settings
+from resources.settings import settings
 
 __all__ = [
     "LLM",
@@ -371,9 +378,11 @@ class LLM:
         engine and machine. Results are in ``usage.checked`` and ``usage.same``. If no
         server can be started, a warning says so.
         """
-        sample: list[str] = []
-        for label, n_requests in Counter(self.usage.keys.values()).items():
-            sample += choose_sample(self._stored_answers, label, n_requests, self.endpoint.engine)
+        samples = [
+            choose_sample(self._stored_answers, label, n_requests, self.endpoint.engine)
+            for label, n_requests in Counter(self.usage.keys.values()).items()
+        ]
+        sample = take_turns(samples)
         if self._store and self._engine_version:
             self._recheck_agrees |= self._store.checks(sample, self._engine_version)
         unchecked = [key for key in sample if key not in self._recheck_agrees]
@@ -389,8 +398,7 @@ class LLM:
     def _recheck(self, keys: Sequence[str]) -> None:
         """Ask again, as long as the setting `CHECK_SECONDS` allows to a notebook."""
         self._ensure_started()
-        n_notebooks = len(list(NOTEBOOKS.glob("*.ipynb")))
-        deadline = time.monotonic() + settings().check_seconds / max(1, n_notebooks)
+        deadline = time.monotonic() + chapter_seconds(ASKING_SHARE)
 
         def agrees_in_time(key: str) -> bool | None:
             return self._gives_same_answer(key) if time.monotonic() < deadline else None

@@ -19,7 +19,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import date
 from functools import lru_cache
 from pathlib import Path
 
@@ -27,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from helpers.recheck import ASKING_SHARE, chapter_seconds, check_generator
 from helpers.requests import StoreError, read_table, write_table
 from resources.settings import BUILD, DATA, DERIVED, PublicError, run_command_line, settings
 
@@ -49,10 +49,6 @@ LIVE_TEXTS = 1000
 """With ANSWERS=stored-only a search that encodes at most so many texts is not an error."""
 RELEASED_BYTES = 2 * 1024 * 1024
 """Size that a file in git may have."""
-CHECK_SHARE = 1 / 3
-"""Part of `check_seconds` that searching again may take; the rest is for asking again."""
-CHAPTERS = 18
-"""Notebooks that share these seconds."""
 
 
 class MissingSearchError(PublicError, RuntimeError):
@@ -239,7 +235,7 @@ def check_replayed() -> None:
     """
     replayed = list(_REPLAYED)
     _REPLAYED.clear()
-    end = time.perf_counter() + settings().check_seconds * CHECK_SHARE / CHAPTERS
+    end = time.perf_counter() + chapter_seconds(1 - ASKING_SHARE)
     for place in check_generator("searches").permutation(len(replayed)):
         seconds = (end - time.perf_counter()) / 2
         if seconds < MIN_CHECK_SECONDS:
@@ -255,14 +251,6 @@ def _check_sample(replayed: _Replayed, seconds: float) -> None:
     same = replayed.check(sample, [replayed.results[query] for query in sample], seconds)
     COUNTS.checked += len(same)
     COUNTS.same += sum(same)
-
-
-def check_generator(name: str) -> np.random.Generator:
-    """Draws samples of a check by that name: as `check_seed` says, or others each day."""
-    seed = settings().check_seed
-    if seed is None:
-        seed = date.today().toordinal()
-    return np.random.default_rng([seed, zlib.crc32(name.encode())])
 
 
 def query_digest(query: Query) -> str:
