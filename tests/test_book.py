@@ -62,6 +62,7 @@ PAGES = [
     "helpers",
     "scale",
     "bibliography",
+    "samples",
 ]
 ARMS = {
     "closed_book": (262, 12_278),

@@ -24,6 +24,11 @@ def test_each_headline_is_a_claim_of_its_paper_with_a_printed_number(paper: str)
         assert bool(headline.number) == bool(headline.measure)
         if headline.number:
             assert pieces.number_of(headline.number).printed
+        assert bool(headline.against) == bool(headline.other)
+        if headline.against:
+            compared = [pieces.number_of(name) for name in (headline.number, headline.against)]
+            assert compared[0].unit == compared[1].unit, "two measures are not compared"
+            assert compared[0].printed != compared[1].printed
 
 
 @pytest.mark.parametrize("paper", HEADLINES)

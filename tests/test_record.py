@@ -702,8 +702,9 @@ def test_a_run_says_how_many_of_its_answers_came_from_the_disk():
     for run in (cold, warm):
         run.save()
     lines = {r.notebook: pieces.run_line(r) for r in records.records("laptop")}
-    assert "kept" not in lines["01_toy"]
-    assert re.search(r" \d s with 4 of 5 replies stored \(9 min originally\)$", lines["02_toy"])
+    assert "stored replies" not in lines["01_toy"]
+    assert re.search(r" \d s \(9 min without stored replies\)\.", lines["02_toy"])
+    assert "4 of 5 (80.0 %) replies" in lines["02_toy"]
 
 
 def test_data_that_a_run_makes_itself_is_nobodys_own_and_its_rows_and_requests_are_written(

@@ -10,6 +10,7 @@ import pytest
 from test_book import CHAPTER, notebook, save_record, write
 
 from evaluation import records
+from evaluation.verdicts import here_word
 from evaluation.vocabulary import HereAnswer, Match, Verdict
 from publish.chapters import Chapter
 from publish.staged_notebooks import staged_notebooks
@@ -37,7 +38,8 @@ def test_a_command_works_as_it_is_written(page: Path) -> None:
 def test_every_word_is_explained_for_what_it_is_given_to() -> None:
     numbers, claims = READ.split("## Verdicts on claims")
     of_claims = set(re.findall(r'verdict\("([\w ]+)"\)', claims))
-    assert of_claims == {*typing.get_args(Verdict), *typing.get_args(HereAnswer)}
+    here_words = map(here_word, typing.get_args(HereAnswer))
+    assert of_claims == {*typing.get_args(Verdict), *here_words}
     assert set(re.findall(r'verdict\("([\w ]+)"\)', numbers)) == set(typing.get_args(Match))
 
 

@@ -9,7 +9,7 @@ from evaluation.markup import Markup
 from evaluation.published import BASIS_LABELS, Claim
 from evaluation.record import Run
 from evaluation.records import Finding, HereFinding
-from evaluation.vocabulary import ANSWERED_HERE, TESTED
+from evaluation.vocabulary import ANSWERED_HERE, HERE_WORDS, TESTED
 
 FINDINGS_CLASS: Final = "rag-findings"
 """CSS class of the list of verdicts. The book shows one list in the place of all."""
@@ -58,9 +58,9 @@ def _finding_line(
         answers.append(_answer_mark(f"{label}:", text, finding.reason))
         evidence += Markup("<p>{}: {}</p>").format(label.capitalize(), finding.why)
     if here_finding:
-        answer = (
-            "SAMPLE" if sample and here_finding.answer in ANSWERED_HERE else here_finding.answer
-        )
+        answer = here_word(here_finding.answer)
+        if sample and here_finding.answer in ANSWERED_HERE:
+            answer = "SAMPLE"
         answers.append(_answer_mark(f"{here_label(here_finding)}:", answer, here_finding.reason))
         if here_finding.why not in [finding.why for finding in found]:
             evidence += Markup("<p>{}: {}</p>").format(here_label(here_finding), here_finding.why)
@@ -69,6 +69,11 @@ def _finding_line(
     return Markup("<li><details><summary>{} {}</summary>{}<p>Rule: {}</p></details></li>").format(
         claim.text, Markup(" ").join(answers), evidence, found[0].test
     )
+
+
+def here_word(answer: str) -> str:
+    """The word of a page for an answer to whether a claim holds here."""
+    return HERE_WORDS.get(answer, answer)
 
 
 def here_label(here_finding: HereFinding) -> str:

@@ -23,6 +23,8 @@ HERE_BY_TESTED: Final[Mapping[str, HereAnswer]] = {
     "inconclusive": "inconclusive",
 }
 """What a rule says of this run's rows, as an answer to the second question."""
+HERE_WORDS: Final[Mapping[str, str]] = {"not run": "not asked"}
+"""Stored answers that pages say in other words: the method may have run, and has a value then."""
 ANSWERED_HERE: Final[tuple[HereAnswer, ...]] = tuple(HERE_BY_TESTED.values())
 
 Reason = Literal[

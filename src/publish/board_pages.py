@@ -9,7 +9,7 @@ import pandas as pd
 
 from evaluation import figures
 from evaluation.published import Kind
-from evaluation.vocabulary import CLOSED, REASONS, TESTED
+from evaluation.vocabulary import REASONS, TESTED
 from publish import claim_pages, pictures, pieces
 from publish.chapters import PageError, shown_profile
 from publish.pieces import ACROSS, Measured, spaced
@@ -140,14 +140,9 @@ class BoardPages(RunPages):
         return pieces.for_screens(partial(self.drawn, prefix, column))
 
     @staticmethod
-    def reasons(verdict: str) -> str:
-        """Say why claims are not tested, or cannot be: each reason code with its meaning."""
-        is_closed = verdict == "cannot be tested"
-        texts = []
-        for code, meaning in REASONS.items():
-            if (code in CLOSED) == is_closed:
-                texts.append(f"*{code}*: {meaning[0].lower()}{meaning[1:-1]}")
-        return "; ".join(texts)
+    def reasons() -> str:
+        """Return the rows of a table: why a question about a claim has no answer."""
+        return "\n".join(f"| *{code}* | {meaning} |" for code, meaning in REASONS.items())
 
     def tally(self) -> str:
         """Say what became of the printed numbers and the claims; no count is zero."""
@@ -186,12 +181,13 @@ class BoardPages(RunPages):
         texts = []
         for question in claim_pages.QUESTIONS:
             counts = {}
+            labels = [question.label(word) for word in question.words]
             for paper, subject in self._subjects.items():
                 of_paper = self._stated[self._stated["paper"] == paper]
                 counts[subject] = question.counts(of_paper)
-                words = _count_words(question.words, counts[subject])
+                words = _count_words(labels, counts[subject])
                 texts.append(f"{question.title} {subject}: {words}")
-            panels[question.title] = (counts, question.words)
+            panels[question.title] = (counts, labels)
         caption = (
             f"The {len(self._stated)} claims of the papers, by two questions. The first uses the "
             "authors' answers where released; the second is about the models that ran here"

@@ -159,7 +159,7 @@ def _page(path: Path, environment: jinja2.Environment, pages: Pages) -> str:
 def _contents(all_chapters: list[Chapter], boards: Mapping[str, str]) -> dict[str, Any]:
     """Return the table of contents.
 
-    A run on the sample stands below its chapter, and each paper's numbers below the scoreboard.
+    The runs on the sample stand together at the end, and each paper's numbers below the scoreboard.
 
     Args:
         all_chapters: Chapters of the book.
@@ -169,13 +169,14 @@ def _contents(all_chapters: list[Chapter], boards: Mapping[str, str]) -> dict[st
     pages: list[dict[str, Any]] = []
     for part in contents["parts"]:
         pages += part["chapters"]
-    with_sample = {f"notebooks/{chapter.name}" for chapter in all_chapters if chapter.beside}
     for page in pages:
         if page["file"] == "scoreboard":
             page["sections"] = [_board_entry(name, text) for name, text in boards.items()]
-        if page["file"] in with_sample:
-            page.setdefault("sections", []).append({"file": f"{page['file']}_sample"})
     _check_contents(pages, all_chapters)
+    samples = [f"notebooks/{chapter.name}_sample" for chapter in all_chapters if chapter.beside]
+    if samples:
+        sections = [{"file": file} for file in samples]
+        contents["parts"][-1]["chapters"].append({"file": "samples", "sections": sections})
     return contents
 
 

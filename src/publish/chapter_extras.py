@@ -7,6 +7,7 @@ one number.
 import csv
 import io
 import re
+import textwrap
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,9 +26,13 @@ Cell = dict[str, Any]
 _CAPTION: Final = re.compile(r"<(figcaption|caption)>")
 _KINDS: Final[dict[str, Kind]] = {"figcaption": "Figure", "caption": "Table"}
 _SVG: Final = re.compile(r"<svg.*?</svg>", re.DOTALL)
-_HEADING: Final = re.compile(r"^#+ +(.+?)\s*$", re.MULTILINE)
+_HEADING: Final = re.compile(r"^##+ +(.+?)\s*$", re.MULTILINE)
+"""Headings of sections; a chapter's title is above them."""
+SETTING_UP: Final = "that sets up the chapter"
 _ANSWERS: Final = re.compile(r"\b(run|study)\.answer\(")
 _LABEL: Final = re.compile(r'<span class="rag-label"[^>]*>([^<]+)</span>')
+GALLERY_CHARACTERS: Final = 120
+"""Length of a caption in the gallery; the chapter shows all of it."""
 ZIP_TIME: Final = (1980, 1, 1, 0, 0, 0)
 """Time of the files in an archive, so that equal tables give equal bytes."""
 
@@ -138,14 +143,15 @@ def label_code(cells: Iterable[Cell]) -> None:
     Args:
         cells: The cells in the order of the page, after `number_exhibits`.
     """
-    section = ""
+    what_section = SETTING_UP
     for cell in cells:
         if cell["cell_type"] == "markdown":
             headings = _HEADING.findall(cell["source"])
-            section = headings[-1] if headings else section
+            if headings:
+                what_section = f"for: {headings[-1]}"
             continue
         labels = _LABEL.findall("".join(_texts(cell)))
-        what = f"of {' and '.join(dict.fromkeys(labels))}" if labels else f"for: {section}"
+        what = f"of {' and '.join(dict.fromkeys(labels))}" if labels else what_section
         prompts = {"code_prompt_show": f"Show the code {what}", "code_prompt_hide": "Hide the code"}
         cell["metadata"]["mystnb"] = prompts
 
@@ -227,10 +233,13 @@ def gallery(figures: Iterable[tuple[str, str, Exhibit, str]]) -> str:
     items = []
     for name, title, exhibit, file in figures:
         address = f"notebooks/{name}.html#{exhibit.anchor}"
-        words = exhibit.caption.partition(". ")[0] or title
+        words = textwrap.shorten(
+            exhibit.caption, GALLERY_CHARACTERS, placeholder=" \N{HORIZONTAL ELLIPSIS}"
+        )
         item = Markup(
             '<figure><a href="{}"><img src="{}" loading="lazy" alt="{}"></a>'
-            '<figcaption><a href="{}">Figure {}</a> {}</figcaption></figure>'
-        ).format(address, file, exhibit.caption or title, address, exhibit.number, words)
+            '<figcaption><a href="{}">Figure {}</a> {}<span class="rag-why">{}</span></figcaption>'
+            "</figure>"
+        ).format(address, file, exhibit.caption or title, address, exhibit.number, words, title)
         items.append(item)
     return f'<div class="rag-gallery">{escape("") + Markup("").join(items)}</div>'

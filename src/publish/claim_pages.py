@@ -10,7 +10,7 @@ from evaluation import figures, trials
 from evaluation.answers import RELEASED_MODEL
 from evaluation.markup import Markup, escape
 from evaluation.published import Exhibit, Rule, Shown, published
-from evaluation.verdicts import verdict_mark
+from evaluation.verdicts import here_word, verdict_mark
 from evaluation.vocabulary import HereAnswer
 from publish import pieces, viewer
 from publish.pieces import fine_print, link_to, table
@@ -38,6 +38,10 @@ class Question:
         """The id of the list of the claims with an answer, of one paper or of all."""
         parts = [self.anchor, word.replace(" ", "-"), paper.replace("_", "-")]
         return "-".join(part for part in parts if part)
+
+    def label(self, word: str) -> str:
+        """The word of a page for an answer."""
+        return here_word(word) if self.column == "here_answer" else word
 
     def counts(self, claims: pd.DataFrame) -> list[int]:
         """How many claims have each answer; one without real data counts as the last word."""
@@ -70,7 +74,7 @@ def balance(claims: pd.DataFrame) -> str:
     texts = []
     for question in QUESTIONS:
         pairs = zip(question.words, question.counts(claims), strict=True)
-        counts = ", ".join(f"{word} {count}" for word, count in pairs if count)
+        counts = ", ".join(f"{question.label(word)} {count}" for word, count in pairs if count)
         texts.append(f"{question.title} {counts[:1].upper()}{counts[1:]}.")
     return f"{len(claims)} claims. {' '.join(texts)}"
 
@@ -99,7 +103,7 @@ def _linked_counts(claims: pd.DataFrame, paper: str) -> dict[str, Any]:
     cells: dict[str, Any] = {}
     for question in QUESTIONS:
         for word, count in zip(question.words, question.counts(claims), strict=True):
-            column = word if question is PAPER else f"here: {word}"
+            column = word if question is PAPER else f"here: {question.label(word)}"
             address = f"{SCOREBOARD}#{question.anchor_of(word, paper)}"
             link = Markup('<a href="{}">{}</a>').format(address, count)
             cells[column] = link if count else Markup("0")
@@ -124,7 +128,7 @@ def _list_of_word(
     """The claims with one answer, by paper."""
     texts = [
         Markup('<p class="rag-lead" id="{}">{} ({})</p>').format(
-            question.anchor_of(word), verdict_mark(word), len(claims)
+            question.anchor_of(word), verdict_mark(question.label(word)), len(claims)
         )
     ]
     for paper, subject in subjects.items():

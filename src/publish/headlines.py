@@ -19,12 +19,16 @@ class Headline:
         words: The claim in plain words.
         number: Id of the printed number that stands for it, or "".
         measure: What that number measures.
+        against: Id of the printed number that it is compared with, or "".
+        other: What has that number.
     """
 
     claim: str
     words: str
     number: str = ""
     measure: str = ""
+    against: str = ""
+    other: str = ""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ import pandas as pd
 from evaluation import audit, figures
 from evaluation.markup import Markup, escape
 from evaluation.published import Kind, papers as declared_papers, published
-from evaluation.verdicts import verdict_mark, verdict_with_reason
-from evaluation.vocabulary import TESTED
+from evaluation.verdicts import here_word, verdict_mark, verdict_with_reason
+from evaluation.vocabulary import ANSWERED_HERE, TESTED
 from helpers import requests
 from publish import claim_pages, methods, pieces, viewer
 from publish.advice import Advice
@@ -31,7 +31,8 @@ FUNCTIONS: Final = (
     "sources data parameters faults benchmarks settings_table launch_links costs servers file "
     "evidence exhibit audited"
     " diagram balance landing headlines untested figures_gallery get_it shapes"
-    " claim_counts claim_lists coverage"
+    " claim_counts claim_lists coverage replayed replayed_table"
+    " landing_notes cost_words samples"
 )
 """What a template may call, beside `verdict` and what `Advice` says."""
 _NONE: Final = "\N{EN DASH}"
@@ -248,8 +249,11 @@ class Pages(PaperPages):
         """Return a value with its verdict and details, or why there is none."""
         if not cell.is_available:
             # that nothing has been run needs no second sentence
-            why = cell["why"] if cell["notebook"] or cell.verdict != "not run" else ""
-            return pieces.absent(cell.verdict) + fine_print(why)
+            if cell.verdict == "not run" and not cell["notebook"]:
+                return pieces.absent(cell.verdict)
+            # a run says why it gives no value, and may have computed one
+            word = cell.verdict.replace("not run", "no value")
+            return pieces.absent(word) + fine_print(cell["why"])
         details = _details(cell)
         link = self._answers_link(cell)
         if link:
@@ -270,7 +274,7 @@ class Pages(PaperPages):
     def ledger(self, paper: str) -> str:
         """Return the claims of a paper, each with its rule, its verdicts and their reasons."""
         claims = self.claims[self.claims["paper"] == paper]
-        others = models(claims)
+        others = [model for model in models(claims) if _has_answers(claims, model)]
         self._answers()
         rows = [_claim_row(row, others, self._read) for row in claims.to_dict("records")]
         return table(rows, f"{len(rows)} claims", "rag-sortable rag-cards rag-claims")
@@ -295,6 +299,11 @@ class Pages(PaperPages):
             files |= answers.scripts
             entries.append({**answers.entry, "paper": _title(answers.entry["paper"])})
         return files | viewer.index(entries) | self.advice.files()
+
+
+def _has_answers(claims: pd.DataFrame, model: str) -> bool:
+    """Whether a model says of any of these claims if it holds here."""
+    return bool(claims[f"{HERE_BY}{model}_answer"].isin(ANSWERED_HERE).any())
 
 
 def _title(paper: str | None) -> str:
@@ -355,7 +364,7 @@ def _here_cell(row: Mapping[Any, Any], group: str, read: Mapping[str, Any]) -> M
     """Return whether a claim holds by the models that ran, with its evidence."""
     if not row[f"{group}_notebook"] and not row[f"{group}_reason"]:
         return pieces.absent("not run")
-    answer = verdict_with_reason(row[f"{group}_answer"], row[f"{group}_reason"])
+    answer = verdict_with_reason(here_word(row[f"{group}_answer"]), row[f"{group}_reason"])
     links = claim_pages.rows_link(row, group, read) if row[f"{group}_models"] else Markup()
     evidence = folded("Evidence", row[f"{group}_why"])
     return answer + claim_pages.here_words(row, group) + evidence + links

@@ -10,7 +10,7 @@ from typing import Any, Final
 from evaluation.figures import standalone_svg
 from evaluation.markup import Markup, escape
 from evaluation.published import Kind
-from evaluation.verdicts import verdict_with_reason
+from evaluation.verdicts import here_word, verdict_with_reason
 from evaluation.vocabulary import REASONS, TESTED
 from publish import claim_pages, pieces
 from publish.board_pages import BoardPages, subject_of
@@ -79,6 +79,18 @@ class PaperPages(BoardPages):
             rows.append({"Paper": link + subject} | self._headline_row(headlines.headlines[0]))
         return table(rows, "The headline claim of each paper", "rag-cards rag-landing")
 
+    def landing_notes(self) -> str:
+        """Explain the reasons that stand in the rows of `landing`."""
+        reasons = set()
+        for headlines in self._headlines.values():
+            row = self._claim_rows.get(headlines.headlines[0].claim, {})
+            reasons |= {row.get("reason"), row.get("here_reason")}
+        texts = []
+        for code, meaning in REASONS.items():
+            if code in reasons:
+                texts.append(f"*{code.capitalize()}*: {meaning[0].lower()}{meaning[1:]}")
+        return " ".join(texts)
+
     def headlines(self, paper: str) -> str:
         """Return a paper's headline claims, each with its number and its two answers."""
         rows = [self._headline_row(headline) for headline in self._headlines[paper].headlines]
@@ -89,11 +101,7 @@ class PaperPages(BoardPages):
         if row is None:
             raise PageError(f"{HEADLINES.name}: there is no claim {headline.claim}.")
         cells: dict[str, Any] = {"Claim": escape(headline.words) + self._note(headline)}
-        if headline.number:
-            number = pieces.number_of(headline.number)
-            cells["Printed"] = pieces.spaced(number.printed)
-        else:
-            cells["Printed"] = _NONE
+        cells["Printed"] = _printed(headline)
         cells["Rescored"] = self._value(headline, "rescored")
         cells["Rerun here"] = self._value(headline, "rerun")
         cells["Does it hold?"] = verdict_with_reason(row["verdict"], row["reason"])
@@ -102,21 +110,31 @@ class PaperPages(BoardPages):
 
     @staticmethod
     def _note(headline: Headline) -> Markup:
-        return fine_print(f"number: {headline.measure}") if headline.measure else Markup()
+        if not headline.measure:
+            return Markup()
+        other = f"; below it: {headline.other}" if headline.against else ""
+        return fine_print(f"number: {headline.measure}{other}")
 
     def _value(self, headline: Headline, kind: Kind) -> Markup:
-        """Return the rescored or rerun value of a headline's number, with its interval."""
+        """Return the rescored or rerun value of a headline's number, with its interval.
+
+        The value that it is compared with stands below it.
+        """
         if not headline.number:
             return escape(_NONE)
         cell = self._measured(headline.number, kind)
         if not cell.is_available:
             return escape(_NONE)
+        values = cell.html()
+        if headline.against:
+            other = self._measured(headline.against, kind)
+            values += fine_print(other.html() if other.is_available else _NONE)
         model = cell["model"] if kind == "rerun" else ""
-        return cell.html() + fine_print(model or "")
+        return values + fine_print(model or "")
 
     @staticmethod
     def _answer_here(row: dict[str, Any]) -> Markup:
-        answer = verdict_with_reason(row["here_answer"], row["here_reason"])
+        answer = verdict_with_reason(here_word(row["here_answer"]), row["here_reason"])
         return answer + fine_print(row["here_models"] or "")
 
     @cached_property
@@ -161,3 +179,13 @@ class PaperPages(BoardPages):
             listed = "\n".join(f"- {escape(claim)}" for claim in claims)
             texts.append(f"**{len(claims)} of the claims.** {meaning}\n\n{listed}")
         return "\n\n".join(texts)
+
+
+def _printed(headline: Headline) -> Markup:
+    """Return a headline's printed number, and below it the one that it is compared with."""
+    if not headline.number:
+        return escape(_NONE)
+    printed = escape(pieces.spaced(pieces.number_of(headline.number).printed))
+    if not headline.against:
+        return printed
+    return printed + fine_print(pieces.spaced(pieces.number_of(headline.against).printed))

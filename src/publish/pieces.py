@@ -10,8 +10,9 @@ import pandas as pd
 from evaluation import figures, verdicts
 from evaluation.markup import Markup
 from evaluation.published import Number, published
-from evaluation.records import Record
+from evaluation.records import ModelUsed, Record
 from publish.durations import duration
+from publish.replayed import replayed_sentences
 
 _TOGETHER: Final = re.compile(r"(?<=\b[np]) (?=[=<] \d)|(?<=\b[np] [=<]) (?=\d)|(?<=\d) (?=%)")
 """Spaces at which no line may end."""
@@ -21,32 +22,27 @@ _NO_LLM = frozenset({"graph", "encoder", "spaCy"})
 
 
 def run_line(record: Record) -> str:
-    """Say in one line which run this is.
+    """Say which run this is, in sentences without the last full stop.
 
-    The line has date, profile, commit, models, duration, and stored and equal replies.
+    They have date, profile, commit, models and duration, how much was replayed from what is
+    stored, and how much of that was equal when made again.
     """
     machine = record.provenance
     commit = f"commit {machine.commit[:10]}" if machine.commit else "outside version control"
     commit += " with changes" if machine.dirty else ""
     date = f"{record.created:%d %B %Y}".lstrip("0")
     models = ", ".join(answering(record))
-    mode = f"ANSWERS={machine.answers}" if machine.answers else ""
-    parts = (date, f"profile {record.profile}", commit, models, mode, _time_taken(record))
-    return "; ".join(part for part in parts if part)
+    parts = (date, f"profile {record.profile}", commit, models, _time_taken(record))
+    which_run = "; ".join(part for part in parts if part)
+    replayed = replayed_sentences([record]).removesuffix(".")
+    return f"{which_run}. {replayed}" if replayed else which_run
 
 
 def _time_taken(record: Record) -> str:
-    """Say how long a run took, and how many replies it had stored."""
-    tokens = record.provenance.tokens
+    """Say how long a run took, and how long its replies took when they were made."""
     took = duration(record.seconds)
-    if tokens["cached"]:
-        took += f" with {tokens['cached']:,} of {tokens['requests']:,} replies stored"
-        took += f" ({duration(record.took)} originally)"
-        rechecked = tokens.get("checked", 0)
-        if rechecked:
-            took += f", {tokens['same']:,} of {rechecked:,} asked again gave the same reply"
-    elif tokens["requests"]:
-        took += f", all {tokens['requests']:,} replies new"
+    if record.provenance.tokens["cached"]:
+        took += f" ({duration(record.took)} without stored replies)"
     return took
 
 
@@ -67,12 +63,20 @@ def findings(record: Record) -> Markup:
 def answering(record: Record) -> list[str]:
     """Return the language models whose answers the numbers are made of, with their engines."""
     used = record.provenance.models
-    engines = {model.name: f"{model.name} on {model.engine} {model.version}" for model in used}
+    engines = {model.name: f"{model.name} on {engine_words(model)}" for model in used}
     values = [value for value in record.values if value.kind == "rerun"]
     names = [value.model for value in values if value.model]
     if not names:  # a run that answers questions which the paper does not ask
         names = [model.name for model in used if model.engine not in _NO_LLM]
     return [engines.get(name, name) for name in dict.fromkeys(names)]
+
+
+def engine_words(model: ModelUsed) -> str:
+    """Return the engine of a model with its version, which may begin with the engine's name."""
+    version = model.version or ""
+    if version.startswith(model.engine):
+        return version
+    return f"{model.engine} {version}".rstrip()
 
 
 def spaced(text: str) -> str:

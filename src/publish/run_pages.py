@@ -8,7 +8,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any, Final
 
-from evaluation import audit, figures
+from evaluation import audit
 from evaluation.markup import Markup, escape
 from evaluation.outcomes import Outcomes
 from evaluation.published import Basis, published
@@ -18,7 +18,8 @@ from publish import viewer
 from publish.chapters import Chapter
 from publish.durations import duration
 from publish.launch import repository_url
-from publish.pieces import answering, digits, fine_print, link_to, table
+from publish.pieces import answering, digits, engine_words, fine_print, folded, link_to, table
+from publish.replayed import Replayed, replayed_sentences, replies_of, searches_of, total_of
 from resources.parameters import read_notebook
 from resources.registry import registry
 from resources.settings import RESULTS, ROOT, Settings
@@ -64,6 +65,35 @@ class RunPages:
                 rows.append(common | {"Shown": why} | _run_columns(None))
         return table(rows, "Notebooks, and the run of each that is shown")
 
+    def samples(self) -> str:
+        """Return a list of the runs on the sample."""
+        lines = []
+        for chapter in self.chapters:
+            if chapter.beside:
+                title = f"{chapter.name[:2]} \N{MIDDLE DOT} {chapter.title}"
+                lines.append(f"- [{title}](notebooks/{chapter.name}_sample.ipynb)")
+        return "\n".join(lines) or "This build shows no run on the sample."
+
+    def replayed(self) -> str:
+        """Say which share of the runs was replayed, and how much of it was equal again."""
+        return replayed_sentences(self._records)
+
+    def replayed_table(self) -> str:
+        """Return what each run replayed from what is stored, and what it made again."""
+        rows = []
+        for record in self._records:
+            replies, searches = replies_of(record), searches_of(record)
+            if replies.total or searches.total:
+                link = link_to(record.notebook, record.notebook)
+                answers = {"Notebook": link, "ANSWERS": record.provenance.answers}
+                rows.append(answers | _replayed_columns(replies, searches))
+        if rows:
+            replies = total_of(map(replies_of, self._records))
+            searches = total_of(map(searches_of, self._records))
+            rows.append({"Notebook": Markup("<b>all</b>"), "ANSWERS": ""})
+            rows[-1] |= _replayed_columns(replies, searches)
+        return table(rows, "What the runs shown replayed, and what they made again")
+
     def software(self) -> str:
         """Python, machine, engines and packages of the runs that are shown."""
         facts: dict[str, dict[str, None]] = {}
@@ -89,7 +119,7 @@ class RunPages:
                 rows[model.name, model.role, model.sha256] = {
                     "Model": model.name,
                     "Role": model.role,
-                    "Engine": f"{model.engine} {model.version}",
+                    "Engine": engine_words(model),
                     "Licence": licences.get(model.sha256 or "", ""),
                     "SHA-256": digits(model.sha256) if model.sha256 else "",
                 }
@@ -215,6 +245,24 @@ class RunPages:
             f"Requests to the language model; fast server: {QUICK:,} tokens a second, in and out",
         )
 
+    def cost_words(self) -> str:
+        """Say what the runs shown asked of language models, and how long they took."""
+        records = [record for record in self._records if _tokens_of(record)]
+        if not records:
+            return ""
+        tokens = [record.provenance.tokens for record in records]
+        n_requests = sum(counts["requests"] for counts in tokens)
+        millions_in = sum(counts["prompt"] for counts in tokens) / 1e6
+        millions_out = sum(counts["generated"] for counts in tokens) / 1e6
+        seconds_anew = sum(max(record.took, record.asking_seconds) for record in records)
+        seconds_replayed = sum(record.seconds for record in records)
+        return (
+            f"The runs shown asked {n_requests:,} questions of language models, with "
+            f"{millions_in:.1f} million tokens in and {millions_out:.1f} million out. Asking took "
+            f"{duration(seconds_anew)}; with the stored replies, the runs took "
+            f"{duration(seconds_replayed)}."
+        )
+
     def servers(self) -> str:
         """Return which chapters of the smoke profile ran with which servers of others."""
         if not FOREIGN_SERVERS.exists():
@@ -239,7 +287,7 @@ class RunPages:
         return (ROOT / path).read_text(encoding="utf-8").rstrip()
 
     def evidence(self, claim_id: str, kind: Basis, verdict: Verdict) -> str:
-        """Return a claim with its evidence as a paragraph; empty if no run shown gave it.
+        """Return a claim with its evidence folded; empty if no run shown gave it.
 
         Args:
             claim_id: A declared claim.
@@ -253,7 +301,7 @@ class RunPages:
             for decision in record.claims:
                 if (decision.id, decision.kind, decision.verdict) == (claim.id, kind, verdict):
                     reason = f"{decision.why} {claim.note}".rstrip()
-                    return f"*{figures.inline(claim.text)}* {figures.inline(reason)}"
+                    return f"<p><em>{escape(claim.text)}</em></p>{folded('Evidence', reason)}"
         return ""
 
     def exhibit(self, notebook: str, beginning: str) -> str:
@@ -353,6 +401,18 @@ def _total_cost_row(records: Sequence[Record]) -> dict[str, Any]:
         "Took": duration(took),
         "Fast server": duration(n_tokens / QUICK),
     }
+
+
+def _replayed_columns(replies: Replayed, searches: Replayed) -> dict[str, str]:
+    """Return the cells of counts of replies and of searches; empty where there are none."""
+    columns = {}
+    for name, counts in (("Replies", replies), ("Searches", searches)):
+        is_any = counts.total > 0
+        columns[name] = f"{counts.total:,}" if is_any else ""
+        columns[f"{name} stored"] = f"{counts.stored:,}" if is_any else ""
+        equal = f"{counts.same:,} of {counts.repeated:,}" if counts.repeated else ""
+        columns[f"{name} equal when made again"] = equal
+    return columns
 
 
 def _run_columns(record: Record | None) -> dict[str, str]:

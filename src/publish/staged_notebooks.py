@@ -86,7 +86,7 @@ def _run_sentences(chapter: Chapter) -> str:
         "none": "**Not run yet.** This is the source alone; `make reproduce` runs it.",
     }[chapter.origin]
     if chapter.beside:
-        sentences += f" [A run on the sample]({chapter.name}_sample.ipynb)."
+        sentences += f" A [smaller run]({chapter.name}_sample.ipynb) shows that the software works."
     if record:
         sentences += f" {inline(run_line(record))}."
     if viewer.arms(chapter):

@@ -1,0 +1,88 @@
+"""What the pages say of replayed replies and searches is what the records count."""
+
+from collections.abc import Callable
+
+import pytest
+
+from evaluation import record
+from evaluation.records import Record, load
+from helpers.usage import Usage
+from publish import pieces
+from publish.replayed import Replayed, replayed_sentences
+from publish.run_pages import RunPages
+
+Make = Callable[..., Record]
+
+
+@pytest.fixture
+def make(tmp_path) -> Make:
+    """Make a record with these counts of replies and of searches."""
+
+    def make_record(replies: Replayed, searches: Replayed, notebook: str = "01_toy") -> Record:
+        run = record.start(notebook=notebook, paper="side_effects", profile="laptop", parameters={})
+        run.count_requests(
+            Usage(
+                requests=replies.total,
+                cached=replies.stored,
+                checked={"step": replies.repeated},
+                same=replies.same,
+            )
+        )
+        counts = {
+            "queries": searches.total,
+            "stored": searches.stored,
+            "checked": searches.repeated,
+            "same": searches.same,
+        }
+        run.timing("searches by meaning", 0.1, **counts)
+        return load(run.save(tmp_path / f"{notebook}.json"))
+
+    return make_record
+
+
+@pytest.mark.parametrize(
+    ("replies", "searches", "text"),
+    [
+        (Replayed(), Replayed(), ""),
+        (
+            Replayed(9, 9, 3, 2),
+            Replayed(1000, 999, 5, 5),
+            "Replayed from what is stored: all 9 replies and 999 of 1,000 (99.9 %) searches. "
+            "We re-asked 3 stored questions; 2 replies matched. "
+            "We repeated 5 stored searches; all results matched.",
+        ),
+        (
+            Replayed(20_000, 19_999, 4, 4),
+            Replayed(7, 7),
+            "Replayed from what is stored: 19,999 of 20,000 (99.9 %) replies and all 7 searches. "
+            "We re-asked 4 stored questions; all replies matched. "
+            "We repeated no stored searches.",
+        ),
+        (
+            Replayed(),
+            Replayed(8, 4),
+            "Replayed from what is stored: 4 of 8 (50.0 %) searches. None of them was made again.",
+        ),
+        (Replayed(5), Replayed(), "Replayed from what is stored: none of 5 replies."),
+    ],
+)
+def test_a_run_says_what_it_replayed_and_what_was_equal_again(make, replies, searches, text):
+    found = make(replies, searches)
+    assert replayed_sentences([found]) == text
+    assert pieces.run_line(found).endswith(text.removesuffix("."))
+
+
+def test_the_book_adds_up_its_runs(make):
+    first = make(Replayed(10, 10, 2, 1), Replayed(6, 6, 3, 3))
+    second = make(Replayed(10, 5, 2, 2), Replayed(4, 0), notebook="02_toy")
+    assert replayed_sentences([first, second]) == (
+        "Replayed from what is stored: 15 of 20 (75.0 %) replies and 6 of 10 (60.0 %) searches. "
+        "We re-asked 4 stored questions; 3 replies matched. "
+        "We repeated 3 stored searches; all results matched."
+    )
+    pages = RunPages([])
+    pages._records = [first, second]
+    rows = pages.replayed_table().split("<tr>")
+    assert len(rows) == 1 + 1 + 2 + 1, "a heading, a row for each run, and their sum"
+    assert "3 of 4" in rows[-1]
+    assert "3 of 3" in rows[-1]
