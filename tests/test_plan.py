@@ -129,10 +129,50 @@ def test_no_encoder_of_a_plan_has_to_be_fetched(monkeypatch, tmp_path):
     text = (tmp_path / "plan" / "notebooks" / "profiles" / "paper.yml").read_text()
     assert "Bio_ClinicalBERT" not in text
     assert "reranker:" not in text
-    notebook = json.loads((tmp_path / "plan" / "notebooks" / "18_across_papers.ipynb").read_text())
-    tags = [cell["metadata"]["tags"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    assert all("raises-exception" in cell for cell in tags)
-    assert not (ROOT / "notebooks" / "18_across_papers.ipynb").is_symlink()
+    assert not (tmp_path / "plan" / "notebooks" / "18_across_papers.ipynb").is_symlink()
+
+
+def code_cells(*sources: str) -> list[dict[str, Any]]:
+    common = {"cell_type": "code", "execution_count": None, "outputs": []}
+    return [{**common, "metadata": {}, "source": source.splitlines(True)} for source in sources]
+
+
+def test_a_plan_goes_on_only_after_cells_that_no_later_cell_needs():
+    """Half a notebook asks other things than a run, or fails by names that it never bound."""
+    cells = code_cells(
+        "loaded = load()\nfor name in loaded:\n    sizes[name] = 1",
+        "for name in loaded:\n    print(name, [size for size in sizes])",
+        "rows = []",
+        "size = 3\nrows += [size]",
+        "for size in rows:\n    print(size)",
+    )
+    tagged = plan._going_on({"cells": cells})["cells"]
+    goes_on = ["raises-exception" in cell["metadata"].get("tags", []) for cell in tagged]
+    assert goes_on == [False, True, False, False, True]
+
+
+def test_a_chapter_without_its_data_has_no_plan_and_the_error_names_the_data(monkeypatch, tmp_path):
+    monkeypatch.setattr(plan, "FOLDER", tmp_path / "plan")
+    plan.prepare("smoke")
+    path = tmp_path / "plan" / "notebooks" / "07_biomedrag_triples.ipynb"
+    notebook = json.loads(path.read_text())
+    (parameters,) = [
+        cell for cell in notebook["cells"] if "parameters" in cell["metadata"].get("tags", [])
+    ]
+    asking = """
+from helpers import llm
+model = llm.connect(llm_model)
+model.chat_many([[{"role": "user", "content": "Is it?"}]], max_tokens=5, label="ask")
+"""
+    lacking = """
+from resources.datasets import DataUnavailable
+loaded = {}
+raise DataUnavailable("GIT could not be fetched.")
+"""
+    notebook["cells"] = [parameters, *code_cells(asking, lacking, "chosen = loaded['x']", "chosen")]
+    path.write_text(json.dumps(plan._going_on(notebook)))
+    with pytest.raises(plan.PlanError, match=r"cannot be planned: GIT could not be fetched\.$"):
+        plan._plan_notebook("07_biomedrag_triples", "smoke", "")
 
 
 UNSEEN = ("01_side_effects_forward", "16_qarag_retrieval", "18_across_papers")

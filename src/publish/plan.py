@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -21,9 +22,11 @@ from rich.table import Table
 from helpers.forecast import CONDITIONAL, StepForecast, read_steps
 from helpers.requests import RELEASED
 from helpers.vectors import DEFAULT_ENCODER
+from publish.cell_names import read_by_no_later_cell
 from publish.rehearse import link_project
 from publish.schedule import select
 from resources import plan_file
+from resources.datasets import DataUnavailable
 from resources.parameters import declared, read_notebook
 from resources.settings import BUILD, NOTEBOOKS, ROOT, PublicError, read_profile
 
@@ -108,7 +111,8 @@ class Planned:
         notebook: Name of the notebook.
         model: Name of the model.
         amount: What it would be asked, and trained on.
-        is_partial: Whether a cell failed, whose later requests are not counted.
+        is_partial: Whether a cell failed; its later requests, and those of cells that need it, are
+            not counted.
     """
 
     notebook: str
@@ -135,9 +139,15 @@ def prepare(profile: str) -> None:
 
 
 def _going_on(notebook: dict[str, Any]) -> dict[str, Any]:
-    """A notebook that goes on after a cell that fails: stand-ins have no scores."""
-    for cell in notebook["cells"]:
-        if cell["cell_type"] == "code":
+    """A notebook that goes on after a cell that fails, if no later cell depends on it.
+
+    Stand-ins for answers have no scores, so a cell that shows them may fail. After the failure of
+    any other cell, the rest would be half a notebook, whose requests are not those of a run.
+    """
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    are_independent = read_by_no_later_cell(["".join(cell["source"]) for cell in cells])
+    for cell, is_independent in zip(cells, are_independent, strict=True):
+        if is_independent:
             cell["metadata"].setdefault("tags", []).append("raises-exception")
     return notebook
 
@@ -159,7 +169,7 @@ def plan(names: Sequence[str], profile: str, model: str = "") -> list[Planned]:
         model: What answers in place of the profile's model.
 
     Raises:
-        PlanError: A notebook fails.
+        PlanError: A notebook asks nothing, or its data cannot be had.
     """
     prepare(profile)
     planned = []
@@ -172,7 +182,9 @@ def plan(names: Sequence[str], profile: str, model: str = "") -> list[Planned]:
 def _plan_notebook(notebook: str, profile: str, model: str) -> list[Planned]:
     """Run a notebook that asks nothing, and read what it would ask."""
     steps = FOLDER / plan_file.FILE.relative_to(ROOT)
-    steps.unlink(missing_ok=True)
+    failed = FOLDER / "_build" / "failed" / profile / f"{notebook}.ipynb"
+    for path in (steps, failed):
+        path.unlink(missing_ok=True)
     variables = {"ANSWERS": "plan", "PROFILE": profile, "LLM_MODEL": model}
     variables |= {"MEDRAG_ROOT": str(FOLDER), "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
@@ -183,12 +195,42 @@ def _plan_notebook(notebook: str, profile: str, model: str) -> list[Planned]:
         text=True,
         check=False,
     )
-    if done.returncode and not steps.exists():
-        why = " ".join(done.stderr.strip().splitlines()[-3:])
-        raise PlanError(f"{notebook} cannot be planned: {why}")
+    if done.returncode:
+        why = _why_unusable(failed, done.stderr, has_steps=steps.exists())
+        if why:
+            raise PlanError(f"{notebook} cannot be planned: {why}")
     amounts = _amounts_by_model(notebook, read_steps(steps))
     is_partial = done.returncode != 0
     return [Planned(notebook, name, amount, is_partial) for name, amount in amounts.items()]
+
+
+def _why_unusable(failed: Path, stderr: str, *, has_steps: bool) -> str:
+    """Say why a run that failed makes no plan: it asked nothing, or its data cannot be had.
+
+    Args:
+        failed: The notebook that it left.
+        stderr: What it wrote.
+        has_steps: Whether it asked anything.
+
+    Returns:
+        The first error, from which later ones may follow; empty if there is a plan.
+    """
+    errors = _cell_errors(failed)
+    lacks_data = any(error["ename"] == DataUnavailable.__name__ for error in errors)
+    if has_steps and not lacks_data:
+        return ""
+    return errors[0]["evalue"] if errors else " ".join(stderr.strip().splitlines()[-3:])
+
+
+def _cell_errors(path: Path) -> list[dict[str, Any]]:
+    """Return the errors of an executed notebook's cells, in their order; none if there is none."""
+    if not path.exists():
+        return []
+    errors = []
+    for cell in read_notebook(path)["cells"]:
+        outputs = cell.get("outputs", [])
+        errors += [output for output in outputs if output["output_type"] == "error"]
+    return errors
 
 
 @dataclass(frozen=True)
@@ -272,7 +314,7 @@ def show(planned: Sequence[Planned], prices: Prices, console: Console) -> None:
         f"counts as {TRAINING_FACTOR}. Ranges: prompts that hold earlier replies, answers up to "
         "their limit. The likely length of an answer is that of the reference's. Encoders, the "
         "graph and searches are not counted. *: a cell failed, as stand-ins for answers have no "
-        "scores; what it had yet to ask is not counted."
+        "scores; what it, and cells that need it, had yet to ask is not counted."
     )
 
 
