@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
+import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -234,10 +235,18 @@ def test_tables_and_figures_say_what_they_hold():
     table = out.table(["accuracy", "auc(p_yes)"], "What was measured").text
     assert table.index("Bad arm") < table.index("Good arm")
     assert "SAMPLE" in table
-    picture = out.interval_plot(["accuracy", "sensitivity"], "Dots", chance=0.5)
+    with mpl.rc_context():
+        figures.use_style()
+        picture = out.interval_plot(["accuracy", "sensitivity"], "Dots", chance=0.5)
     assert all(
         word in picture.html for word in ("Good arm", "Bad arm", "100.0", "sensitivity", "SAMPLE")
     )
+    wide, narrow = re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', picture.html)
+    assert float(narrow[0]) < 320 < float(wide[0]), "a phone has a figure of its own"
+    assert float(narrow[1]) > 1.5 * float(wide[1]), "with one panel below the other"
+    for axis in ("accuracy", "sensitivity"):
+        assert picture.html.count(f">{axis}</text>") == 2, axis
+    assert picture.html.count("<figcaption>") == 1
     silent = Answer("silent", "u", "u", measures={"accuracy": (0.0, 1.0)})
     assert (
         "Good arm" in out.concat([silent]).interval_plot(["accuracy", "precision"], "Dots").html

@@ -15,6 +15,10 @@
   };
   // what an answer lacks is not written
   const EMPTY = { of: "", repeat: 0, said: null, thought: "", read: null, score: null, mark: "", flags: [], measures: [], found: [], asked: [] };
+  // what stands where a licence forbids passing on the text; the question's id tells it from the others
+  const WITHHELD = "[text withheld by its licence]";
+  const title = ({ question, name }) => (question === WITHHELD ? `${name}: text withheld by its licence` : question || name);
+  const counted = (number) => number.toLocaleString("en");
   const experiments = [];
   const lists = new Map(); // name -> questions of an experiment
   const parts = new Map(); // "name-number" -> units
@@ -141,9 +145,9 @@
     const arms = wanted.experiment.arms;
     const strata = Object.entries(unit.strata).map(([name, value]) => `${name}: ${value}`).join("; ");
     return make("article", { class: "rag-question", "aria-label": "Question", tabindex: "-1" },
-      make("h2", {}, unit.question || unit.id),
+      make("h2", {}, title({ question: unit.question, name: unit.id })),
       make("p", { class: "rag-run" }, [unit.id, unit.task, unit.split, strata].filter(Boolean).join(" · ")),
-      make("p", {}, "True answer: ", make("strong", {}, unit.gold ?? "see the measures")),
+      make("p", {}, "True answer: ", make("strong", {}, unit.gold ?? (unit.question === WITHHELD ? "withheld by its licence" : "see the measures"))),
       make("div", { class: "rag-side-by-side" }, ...mine(unit, wanted).map((row) => make("section", { class: "rag-answered" },
         make("h3", {}, arms[row.arm] ?? row.arm, " ", mark(row)),
         make("p", { class: "rag-run" }, [row.model, row.of && `judges ${row.of}`, row.repeat ? `repeat ${row.repeat}` : "",
@@ -197,11 +201,11 @@
         ...(experiment.models.length > 1 ? [choice("Model", "model", [["", "all"], ...experiment.models.map((m) => [m, m])], wanted.model)] : []),
         choice("Show", "show", Object.entries(SHOW), wanted.show),
         make("label", {}, "Contains", search),
-        make("output", {}, `${found.length} of ${units.length} questions`)),
+        make("output", {}, `${counted(found.length)} of ${counted(units.length)} questions`)),
       make("div", { class: "rag-viewer" },
         make("nav", { "aria-label": "Questions" },
           make("ol", { start: start + 1 }, ...found.slice(start, start + PAGE).map((unit) =>
-            make("li", {}, link(unit, unit.question.slice(0, 90) || unit.name, { "aria-current": unit === chosen && "true" })))),
+            make("li", {}, link(unit, title(unit).slice(0, 90), { "aria-current": unit === chosen && "true" })))),
           make("p", {},
             start > 0 ? link(found[start - 1], "Previous page") : null, " ",
             start + PAGE < found.length ? link(found[start + PAGE], "Next page") : null)),

@@ -99,6 +99,8 @@ _STYLE: Final = Markup(
     ".rag-table td,.rag-table th{text-align:left!important;vertical-align:top}"
     ".rag-table .num{text-align:right!important;font-variant-numeric:tabular-nums}"
     ".rag-figure{margin:1em 0}.rag-figure svg{width:100%;height:auto}"
+    # without weight, for the book's style sheet shows it on a phone
+    ":where(.rag-narrow){display:none}"
     ".rag-prompt pre{white-space:pre-wrap}.rag-prompt,.rag-figure figcaption"
     "{overflow-wrap:anywhere}</style>"
 )
@@ -380,7 +382,14 @@ def standalone_svg(svg: str) -> str:
     return f"{head}{tag_end}{_STANDALONE_STYLE}{body}\n"
 
 
-def figure(fig: MplFigure, *, alt: str, caption: str = "", sample: bool = False) -> Picture:
+def figure(
+    fig: MplFigure,
+    *,
+    alt: str,
+    caption: str = "",
+    sample: bool = False,
+    narrow: MplFigure | None = None,
+) -> Picture:
     """Close a matplotlib figure and show it as SVG that is read aloud, and visible in the dark.
 
     Args:
@@ -388,24 +397,42 @@ def figure(fig: MplFigure, *, alt: str, caption: str = "", sample: bool = False)
         alt: A sentence that says what the figure shows, for readers who cannot see it.
         caption: Caption below the figure.
         sample: Whether the figure says SAMPLE.
+        narrow: The same figure for a phone, which is closed; without it, `fig` scrolls there.
 
     Raises:
         ValueError: If ``alt`` is empty.
     """
     if not alt.strip():
         raise ValueError("A figure needs `alt`: a sentence that says what it shows.")
-    if sample:
-        fig.text(0.5, 0.5, "SAMPLE", ha="center", va="center", **_SAMPLE_LOOK)
-    svg = figure_svg(fig, alt)
-    plt.close(fig)
-    html = (
-        f'<figure class="rag-figure {NO_MATH}">{_STYLE}<div class="rag-scroll" role="group" '
-        f'tabindex="0" aria-label="{escape(alt)}">{_with_hues(svg)}</div>'
-    )
+    svg = _closed_svg(fig, alt, sample=sample)
+    html = f'<figure class="rag-figure {NO_MATH}">{_STYLE}'
+    if narrow is None:
+        html += _scrolling(svg, alt)
+    else:
+        narrow_svg = _closed_svg(narrow, alt, sample=sample)
+        html += _scrolling(svg, alt, "rag-wide") + _scrolling(narrow_svg, alt, "rag-narrow")
     if caption or sample:
         html += f"<figcaption>{_caption(caption, sample=sample)}</figcaption>"
     mark = "SAMPLE. " if sample else ""
     return Picture(f"{html}</figure>", f"{mark}{caption or alt}", svg=svg)
+
+
+def _closed_svg(fig: MplFigure, alt: str, *, sample: bool) -> str:
+    """Close a figure; returns its SVG, which may say SAMPLE."""
+    if sample:
+        fig.text(0.5, 0.5, "SAMPLE", ha="center", va="center", **_SAMPLE_LOOK)
+    svg = figure_svg(fig, alt)
+    plt.close(fig)
+    return svg
+
+
+def _scrolling(svg: str, alt: str, css_class: str = "") -> str:
+    """A drawing in a frame that scrolls sideways where the screen is narrower."""
+    classes = f"rag-scroll {css_class}".rstrip()
+    return (
+        f'<div class="{classes}" role="group" tabindex="0" aria-label="{escape(alt)}">'
+        f"{_with_hues(svg)}</div>"
+    )
 
 
 def _with_hues(svg: str) -> str:

@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -18,6 +19,10 @@ from evaluation.metrics import Score
 
 WIDTH = 7.4
 """Width of the figure in inches."""
+PHONE_WIDTH = 4.2
+"""The same for a phone, where the panels stand below one another."""
+PHONE_CHARACTERS_PER_LABEL = 22
+"""Characters of an arm's label that fit on one line there."""
 MARGIN_HEIGHT = 1.0
 """Height in inches of what is not rows: tick labels, axis labels and margins."""
 CHARACTERS_PER_FIGURE = 64
@@ -65,7 +70,11 @@ MAX_WIDE_ROWS = 7
 
 
 def interval_plot(
-    panels: Sequence[Panel], rows: Sequence[PlotRow], chance: float | None = None
+    panels: Sequence[Panel],
+    rows: Sequence[PlotRow],
+    chance: float | None = None,
+    *,
+    is_narrow: bool = False,
 ) -> Figure:
     """Draw the score of each arm as a dot with its 95 % interval.
 
@@ -74,6 +83,7 @@ def interval_plot(
             all show the same measure.
         rows: The arms from top to bottom.
         chance: Value to mark in the first panel with a dotted line.
+        is_narrow: Whether it is for a phone, with one panel below the other.
 
     Returns:
         The figure. The caller closes it.
@@ -82,7 +92,17 @@ def interval_plot(
     colours = {row.arm: row.colour for row in rows}
     size = WIDE_ROWS if len(rows) <= MAX_WIDE_ROWS else NARROW_ROWS
     same_measure = len({panel.measure for panel in panels}) == 1
-    figure = plt.figure(figsize=(WIDTH, size.height * len(rows) + MARGIN_HEIGHT))
+    panel_height = size.height * len(rows) + MARGIN_HEIGHT
+    width, height = WIDTH, panel_height
+    label_width = CHARACTERS_PER_LABEL
+    title_width = CHARACTERS_PER_FIGURE // len(panels)
+    titles = [panel.title for panel in panels]
+    facets: dict[str, Any] = {"col": "panel", "order": titles}
+    if is_narrow:
+        width, height = PHONE_WIDTH, panel_height * len(panels)
+        label_width = title_width = PHONE_CHARACTERS_PER_LABEL
+        facets = {"row": "panel", "order": titles}
+    figure = plt.figure(figsize=(width, height))
     (
         so.Plot(
             _long_table(panels),
@@ -92,7 +112,7 @@ def interval_plot(
             xmax="high",
             color="arm",
         )
-        .facet(col="panel", order=[panel.title for panel in panels])
+        .facet(**facets)
         .add(so.Range(linewidth=2.2), orient="y", legend=False)
         .add(so.Dot(pointsize=7, artist_kws={"clip_on": False}), orient="y", legend=False)
         .scale(y=so.Nominal(order=arms), color=so.Nominal(colours, order=arms))
@@ -103,9 +123,12 @@ def interval_plot(
         .plot()
     )
     for axes, panel in zip(figure.axes, panels, strict=True):
-        _format_axes(axes, panel, CHARACTERS_PER_FIGURE // len(panels))
+        _format_axes(axes, panel, title_width)
+        # of panels above another one, too
+        axes.tick_params(axis="x", labelbottom=True)
+        axes.xaxis.label.set_visible(True)
     first_panel = figure.axes[0]
-    labels = [textwrap.fill(row.label, CHARACTERS_PER_LABEL) for row in rows]
+    labels = [textwrap.fill(row.label, label_width) for row in rows]
     first_panel.set_yticks(range(len(rows)), labels, fontsize=size.font_size)
     if chance is not None:
         first_panel.axvline(chance, linestyle=":", color=figures.INK, linewidth=1)

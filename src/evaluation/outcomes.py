@@ -606,9 +606,14 @@ class Outcomes:
             for arm in self.arms
         ]
         caption = self._with_reasons(caption, self.arms)
-        drawing = interval_plot(panels, rows, chance)
         alt = describe_scores(panels, rows)
-        return figures.figure(drawing, alt=alt, caption=caption, sample=self.sample)
+        return figures.figure(
+            interval_plot(panels, rows, chance),
+            alt=alt,
+            caption=caption,
+            sample=self.sample,
+            narrow=interval_plot(panels, rows, chance, is_narrow=True),
+        )
 
     def _panels(self, measures: Sequence[str], by: str) -> list[Panel]:
         groups = self.strata(by)

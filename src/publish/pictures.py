@@ -170,7 +170,7 @@ def _draw_shares(
         bars = axes.barh(labels, widths, left=starts, label=name, **_bar_looks(part, len(names)))
         words = [str(width) if width else "" for width in widths]
         looks = _number_looks(part, len(names))
-        texts = axes.bar_label(bars, words, label_type="center", fontsize=9.5, **looks)
+        texts = axes.bar_label(bars, words, label_type="center", fontsize=10.5, **looks)
         drawn += zip(texts, bars, strict=True)
         starts = [start + width for start, width in zip(starts, widths, strict=True)]
     _hide_frame(axes)
@@ -178,7 +178,7 @@ def _draw_shares(
         loc="upper center",
         bbox_to_anchor=(0.5, 0.0),
         ncols=2 if narrow else 3,
-        fontsize=9,
+        fontsize=10.5,
         handletextpad=0.5,
         columnspacing=1.2,
         frameon=False,
