@@ -1,5 +1,6 @@
 """Verdicts on claims as a page shows them."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -11,6 +12,7 @@ from evaluation.record import Run
 from evaluation.records import Finding, HereFinding
 from evaluation.vocabulary import ANSWERED_HERE, HERE_WORDS, TESTED
 
+_COMPARISON_END: Final = re.compile(r"(\bn = [\d,]+); ")
 FINDINGS_CLASS: Final = "rag-findings"
 """CSS class of the list of verdicts. The book shows one list in the place of all."""
 
@@ -56,19 +58,31 @@ def _finding_line(
         label = BASIS_LABELS[finding.kind]
         text = "SAMPLE" if sample and finding.verdict in TESTED else finding.verdict
         answers.append(_answer_mark(f"{label}:", text, finding.reason))
-        evidence += Markup("<p>{}: {}</p>").format(label.capitalize(), finding.why)
+        why = evidence_lines(finding.why)
+        evidence += Markup("<p>{}: {}</p>").format(label.capitalize(), why)
     if here_finding:
         answer = here_word(here_finding.answer)
         if sample and here_finding.answer in ANSWERED_HERE:
             answer = "SAMPLE"
         answers.append(_answer_mark(f"{here_label(here_finding)}:", answer, here_finding.reason))
         if here_finding.why not in [finding.why for finding in found]:
-            evidence += Markup("<p>{}: {}</p>").format(here_label(here_finding), here_finding.why)
+            why = evidence_lines(here_finding.why)
+            evidence += Markup("<p>{}: {}</p>").format(here_label(here_finding), why)
     if claim.note:
         evidence += Markup("<p>{}</p>").format(claim.note)
     return Markup("<li><details><summary>{} {}</summary>{}<p>Rule: {}</p></details></li>").format(
         claim.text, Markup(" ").join(answers), evidence, found[0].test
     )
+
+
+def evidence_lines(why: str) -> Markup:
+    """Evidence for the page, with a line for each comparison."""
+    lines = []
+    start = 0
+    for match in _COMPARISON_END.finditer(why):
+        lines.append(why[start : match.end(1)])
+        start = match.end()
+    return Markup("<br>").join([*lines, why[start:]])
 
 
 def here_word(answer: str) -> str:

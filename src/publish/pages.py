@@ -13,7 +13,7 @@ import pandas as pd
 from evaluation import audit, figures
 from evaluation.markup import Markup, escape
 from evaluation.published import Kind, papers as declared_papers, published
-from evaluation.verdicts import here_word, verdict_mark, verdict_with_reason
+from evaluation.verdicts import evidence_lines, here_word, verdict_mark, verdict_with_reason
 from evaluation.vocabulary import ANSWERED_HERE, TESTED
 from helpers import requests
 from publish import claim_pages, methods, pieces, viewer
@@ -118,18 +118,20 @@ class Pages(PaperPages):
             yield paper, _title(paper), balance
 
     def papers(self, *, chapters: bool = True) -> str:
-        """Return each paper's subject, how many of its claims hold, and links.
+        """Return each paper's subject with links.
 
         Args:
-            chapters: Whether to list the paper's chapters too.
+            chapters: Whether to list the paper's chapters, or else how many of its claims hold.
         """
         texts = []
         for paper, subject, balance in self._papers():
             key = PAPERS.get(paper, ("", ""))[1]
             citation = f" {{cite:p}}`{key}`" if key else ""
             numbers = f"[Numbers and claims](scoreboard-{paper}.md)"
-            texts.append(f"**{subject}**{citation}. {balance} {numbers}.")
-            if chapters:
+            if not chapters:
+                texts.append(f"**{subject}**{citation}. {balance} {numbers}.")
+            else:
+                texts.append(f"**{subject}**{citation}. {numbers}.")
                 texts.append(self._chapter_links(paper) or "No chapter yet.")
         return "\n\n".join(texts)
 
@@ -366,8 +368,8 @@ def _here_cell(row: Mapping[Any, Any], group: str, read: Mapping[str, Any]) -> M
         return pieces.absent("not run")
     answer = verdict_with_reason(here_word(row[f"{group}_answer"]), row[f"{group}_reason"])
     links = claim_pages.rows_link(row, group, read) if row[f"{group}_models"] else Markup()
-    evidence = folded("Evidence", row[f"{group}_why"])
-    return answer + claim_pages.here_words(row, group) + evidence + links
+    evidence = folded("Evidence", evidence_lines(row[f"{group}_why"]))
+    return answer + claim_pages.here_words(row, group) + evidence + Markup(" ") + links
 
 
 def _verdict_cell(row: Mapping[Any, Any], group: str, read: Mapping[str, Any]) -> Markup:
@@ -378,8 +380,8 @@ def _verdict_cell(row: Mapping[Any, Any], group: str, read: Mapping[str, Any]) -
             return pieces.absent("not tested")
         return escape(_NONE)
     verdict = verdict_with_reason(row[f"{group}_verdict"], row[f"{group}_reason"])
-    evidence = folded("Evidence", row[f"{group}_why"])
+    evidence = folded("Evidence", evidence_lines(row[f"{group}_why"]))
     origin = "printed numbers: " if group == "printed" else ""
     is_tested = row[f"{group}_verdict"] in TESTED
     link = claim_pages.rows_link(row, group, read) if is_tested else Markup()
-    return escape(origin) + verdict + evidence + link
+    return escape(origin) + verdict + evidence + Markup(" ") + link

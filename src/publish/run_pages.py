@@ -13,6 +13,7 @@ from evaluation.markup import Markup, escape
 from evaluation.outcomes import Outcomes
 from evaluation.published import Basis, published
 from evaluation.records import Record
+from evaluation.verdicts import evidence_lines
 from evaluation.vocabulary import Verdict
 from publish import viewer
 from publish.chapters import Chapter
@@ -112,7 +113,7 @@ class RunPages:
 
     def models(self) -> str:
         """The models that answered, with engine and digest."""
-        licences = {entry.sha256: entry.licence for entry in registry().values()}
+        licences = {entry.sha256: entry.licence for entry in registry().values() if entry.sha256}
         rows = {}
         for record in self._records:
             for model in record.provenance.models:
@@ -300,8 +301,8 @@ class RunPages:
                 continue
             for decision in record.claims:
                 if (decision.id, decision.kind, decision.verdict) == (claim.id, kind, verdict):
-                    reason = f"{decision.why} {claim.note}".rstrip()
-                    return f"<p><em>{escape(claim.text)}</em></p>{folded('Evidence', reason)}"
+                    evidence = folded("Evidence", evidence_lines(f"{decision.why} {claim.note}"))
+                    return f"<p><em>{escape(claim.text)}</em></p>{evidence}"
         return ""
 
     def exhibit(self, notebook: str, beginning: str) -> str:

@@ -1,0 +1,28 @@
+"""What the pages say of runs: models with their own licences, and evidence a comparison a line."""
+
+import re
+
+from evaluation import record
+from evaluation.records import load
+from evaluation.verdicts import evidence_lines
+from publish.run_pages import RunPages
+from resources.registry import registry
+
+
+def test_a_model_has_the_licence_of_its_own_digest(tmp_path):
+    entry = next(entry for entry in registry().values() if entry.kind != "data" and entry.sha256)
+    run = record.start(notebook="01_toy", paper="side_effects", profile="laptop", parameters={})
+    run.model("a graph", "", engine="graph", version="1", role="holds the graph")
+    run.model("a model", entry.sha256, engine="vllm", version="1", role="answers")
+    pages = RunPages([])
+    pages._records = [load(run.save(tmp_path / "01_toy.json"))]
+    graph, model = re.findall(r"<tr>(<td.*?)</tr>", pages.models())
+    assert re.search(r'data-label="Licence">(.*?)</td>', graph)[1] in ("", "\N{EN DASH}")
+    assert entry.licence in model
+
+
+def test_each_comparison_of_the_evidence_stands_on_a_line():
+    lines = evidence_lines("A 2 %; difference +1 point, n = 1,000; <b> 3 %, n = 5. The rest; too.")
+    assert str(lines) == (
+        "A 2 %; difference +1 point, n = 1,000<br>&lt;b&gt; 3 %, n = 5. The rest; too."
+    )
