@@ -518,6 +518,15 @@ def test_a_killed_kernel_is_told_and_the_next_run_recovers(ready, run_in):
 
 
 @pytest.mark.slow
+def test_a_killed_notebook_process_is_told_and_others_go_on(ready, run_in):
+    write_notebook(ready, "01_demo_first", "import os\nos.kill(os.getppid(), 9)")
+    done = make(run_in, "notebook", "NB=01_demo_first")
+    assert done.returncode != 0
+    assert "01_demo_first: its process was killed from outside" in done.stderr
+    assert "Run it again" in done.stderr
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
 def test_a_full_disk_is_told_in_a_line(ready, run_in):
     write_notebook(ready, "01_demo_first", "with open('/dev/full', 'w') as full: full.write('x')")

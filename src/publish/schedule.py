@@ -185,20 +185,37 @@ class _Workers:
     jobs: int
     shown_jobs: int
     environment: Mapping[str, str]
-    running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    notebook_of: dict[subprocess.Popen[bytes], str] = field(default_factory=dict)
     failed: bool = False
+
+    @property
+    def running(self) -> list[subprocess.Popen[bytes]]:
+        """The processes under way."""
+        return list(self.notebook_of)
 
     def advance(self) -> bool:
         """Take note of what has ended, and start what may start; returns whether anything runs."""
-        for process in list(self.running):
+        for process in self.running:
             if process.poll() is not None:
-                self.running.remove(process)
+                notebook = self.notebook_of.pop(process)
                 self.failed = self.failed or process.returncode != 0
+                if process.returncode < 0:
+                    _say(_describe_kill(notebook, -process.returncode))
         while self.pending and len(self.running) < self.jobs:
             notebook = self.pending.popleft()
             process = _start(notebook, self.shown_jobs, self.environment)
-            self.running.append(process)
+            self.notebook_of[process] = notebook
         return bool(self.running)
+
+
+def _describe_kill(notebook: str, number: int) -> str:
+    """What to say of a notebook whose process a signal has ended: it could say nothing itself."""
+    name = signal.strsignal(number) or f"signal {number}"
+    cause = ", as a system does that is short of memory" if number == signal.SIGKILL else ""
+    return (
+        f"{notebook}: its process was killed from outside ({name}{cause}). Run it again: replies "
+        "that came are stored. With JOBS=1 less memory is needed."
+    )
 
 
 def _start(
