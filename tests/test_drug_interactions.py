@@ -630,7 +630,7 @@ def test_every_contradiction_names_its_numbers_and_its_sums_are_right(run: Run) 
     of = {n.id.removeprefix("drug_interactions."): n.value for n in printed.numbers}
     shown = verdicts.disagreements(run).html
     assert shown.count("<li>") == len(printed.contradictions) >= 10
-    assert "89.4%" in shown.partition("Printed numbers at odds")[2]
+    assert "89.4%" in shown.partition("what the paper prints as")[2]
     once = of["table1.interacts_with"] / 2 + of["table1.causes_side_effect"]
     rating = of["text.rating_of_five"]
     sums = {

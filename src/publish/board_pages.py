@@ -162,7 +162,7 @@ class BoardPages(RunPages):
             f"{neither} of the numbers were neither rescored nor rerun. "
             f"{rescored.sum()} numbers can be rescored from "
             f"released files, and {agree} of these match to the last digit. "
-            f"{len(verdicts)} are rerun here: {_count_reruns(verdicts)}."
+            f"{len(verdicts)} numbers are rerun here: {_count_reruns(verdicts)}."
         )
 
     @property
@@ -245,7 +245,7 @@ def _count_reruns(verdicts: list[str]) -> str:
         "matches": "lie within the stated tolerance",
         "differs": "lie outside it",
         "inconclusive": "are inconclusive",
-        "another model": "come from another model and are not compared",
+        "another model": "come from another model than the paper's, and are not compared",
     }
     texts = []
     for verdict, ending in endings.items():

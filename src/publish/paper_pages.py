@@ -57,7 +57,7 @@ class PaperPages(BoardPages):
         fetch = (
             f"git clone --depth 1 {url}.git && cd {url.rpartition('/')[2]}"
             if url
-            else ("cd medical-rag-book  # a copy of the project, from who gave you this book")
+            else ("cd medical-rag-book  # your copy of the project")
         )
         lines = [
             fetch,
