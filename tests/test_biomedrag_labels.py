@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from evaluation import record, rules
+from evaluation import figures, record, rules
 from evaluation.answers import Answer
 from evaluation.outcomes import Outcomes
 from helpers import vectors
@@ -243,6 +243,30 @@ def test_a_fine_tuned_model_fills_the_rows_of_its_own_name(model: str, row: str,
     assert tables == {row, f"{row}_br"}
     other = {"llama2": "medllama", "medllama": "llama2"}[row]
     assert "rows of another model" in run._reasons["rerun", f"biomedrag.table2.{other}.umls_f1"].why
+
+
+def test_two_fine_tuned_models_fill_the_rows_of_both_in_one_run(run: record.Run):
+    base, second_base = "meta-llama/Llama-2-13b-hf", "chaoyi-wu/MedLLaMA_13B"
+    rows = toy(run, "UMLS", {"lora": 10, "lora_rag": 20}, model=base)
+    second = toy(run, "UMLS", {"lora": 30, "lora_rag": 40}, model=second_base)
+    out = Outcomes(rows, labels=study.LABELS, draws=100)
+    study.report(run, out.concat(second), {"UMLS": ""})
+    recalls = {
+        id.split(".")[2]: (value.value, value.model)
+        for (_, id), value in run._values.items()
+        if id.endswith("umls_recall")
+    }
+    assert recalls == {
+        "llama2": (10 / 60, base),
+        "llama2_br": (20 / 60, base),
+        "medllama": (30 / 60, second_base),
+        "medllama_br": (40 / 60, second_base),
+    }
+    table = study.second_table(run, out, second, ["UMLS"], "how")
+    assert isinstance(table, figures.Html)
+    assert re.search(r"UMLS +[\d.]+% +Fine-tuned LLM with BiomedRAG .* 66\.7", table.text)
+    assert study.second_table(run, out, [], ["UMLS"], "why not") == "why not"
+    assert study.second_table(run, out, [], ["UMLS"], "") is None
 
 
 @pytest.mark.parametrize("discordant", [0.0, 0.1])

@@ -304,3 +304,4 @@ def test_the_model_that_is_fine_tuned_teaches_its_scorer_unless_another_is_named
     assert decided_by["own-lora_knn_1"][1][:2] == ("nearest", 1)
     assert {answer.arm for answer in answers} == {"small", "lora", "lora_rag", "lora_knn_1"}
     assert {answer.model for answer in answers} == {"a base"}
+    assert adapted.fine_tuned(run, [job], "", recipe) == ([], ""), "a profile without a second"

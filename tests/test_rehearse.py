@@ -32,6 +32,8 @@ def test_a_rehearsal_walks_the_papers_paths_in_two_steps_with_models_that_need_n
     given = rehearse.rehearsed(paper, smoke, declared(notebook))
     assert given.keys() == {**paper, **smoke}.keys()
     assert given.keys() <= declared(notebook).keys()
+    second_base = given.pop("second_small_model", "MedLLaMA")
+    assert "MedLLaMA" in second_base, "the name fills the rows of the paper's second model"
     assert not [name for name in flat(given) if isinstance(name, str) and "/" in name]
     assert {
         given.get(f"{kind}_model") or SMALLEST for kind in ("small", "second", "llm")

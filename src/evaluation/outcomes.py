@@ -202,7 +202,9 @@ class Outcomes:
         """Append rows. Where both label an arm, the label of ``self`` is used."""
         if not isinstance(other, Outcomes):
             other = Outcomes(other, labels=self.labels)
-        frame = pd.concat([self.frame, other.frame], ignore_index=True)
+        # an empty table would change the types of columns
+        frames = [rows.frame for rows in (self, other) if not rows.frame.empty]
+        frame = pd.concat(frames or [self.frame], ignore_index=True)
         combined = self._with_frame(frame)
         new_labels = {arm: text for arm, text in other.labels.items() if arm not in self.labels}
         combined.labels = self.labels | new_labels

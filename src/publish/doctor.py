@@ -148,6 +148,7 @@ ROLES = {
     "second_model": "second",
     "larger_model": "larger",
     "small_model": "small",
+    "second_small_model": "second small",
     "judge_model": "judge",
     "teacher_model": "teacher",
 }
@@ -212,7 +213,9 @@ def _adapters() -> tuple[str, str]:
 def _adapter_bases() -> set[str]:
     """Return the models of which this profile trains adapters."""
     all_parameters = _parameters()
-    bases = {values["small_model"] for values in all_parameters if values.get("lora_steps")}
+    adapted = [values for values in all_parameters if values.get("lora_steps")]
+    bases = {values["small_model"] for values in adapted}
+    bases |= {values["second_small_model"] for values in adapted} - {""}
     return bases | {values["finetune"]["base"] for values in all_parameters if "finetune" in values}
 
 

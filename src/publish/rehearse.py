@@ -20,14 +20,19 @@ import yaml
 
 from evaluation.published import papers, published
 from helpers.vectors import DEFAULT_ENCODER
+from resources import engines, training
+from resources.engine_install import EngineError
 from resources.parameters import declared
 from resources.settings import BUILD, NOTEBOOKS, ROOT, read_profile, run_command_line
+from resources.supervisor import say
 
 FOLDER = BUILD / "rehearsal"
 STEPS = 2  # of every training
 MAX_COUNT = 8  # of what the paper profile counts and the smoke profile does not name
 ANSWERING = "large_model"
 """Names a model that answers in place of the profile's; beside it, the second one would be none."""
+SECOND_BASE = FOLDER / "MedLLaMA-stand-in"
+"""A link to the smallest model's weights: the name fills the rows of the paper's second model."""
 LINKED = (
     "Makefile",
     "src",
@@ -47,7 +52,8 @@ def rehearsed(
     """Return the rehearsal's parameters of a notebook.
 
     They take the paths of the paper profile, the numbers of the smoke profile and the models
-    that the notebook declares. A second model is the laptop profile's.
+    that the notebook declares. A second model is the laptop profile's, and a second one that is
+    fine-tuned is the smallest under another name.
 
     Args:
         paper: Parameters in the paper profile.
@@ -81,6 +87,8 @@ def _small_model(name: str, default: Any) -> Any:  # noqa: ANN401
     """Return the encoder or LLM that stands in for a name of the paper profile."""
     if name in ("encoder", "reranker_encoder"):
         return DEFAULT_ENCODER
+    if name == "second_small_model":
+        return str(SECOND_BASE)
     if name.endswith("_model") and not default and name != ANSWERING:
         return read_profile("laptop")["defaults"]["llm_model"]
     return default
@@ -166,6 +174,7 @@ def report() -> None:
 def rehearse(names: Sequence[str]) -> int:
     """Run notebooks in the rehearsal's own project, and report; returns 1 if one failed."""
     prepare()
+    _link_second_base()
     environment = dict(os.environ)
     environment |= {"MEDRAG_ROOT": str(FOLDER), "PYTHONPATH": str(ROOT / "src"), "PROFILE": "paper"}
     # an empty variable counts as unset, whatever stands in .env
@@ -175,6 +184,19 @@ def rehearse(names: Sequence[str]) -> int:
         command = [sys.executable, "-m", *arguments]
         statuses.append(subprocess.run(command, env=environment, check=False).returncode)
     return max(statuses)
+
+
+def _link_second_base() -> None:
+    """Make `SECOND_BASE`; without an engine that trains, the notebooks say what they lack."""
+    SECOND_BASE.unlink(missing_ok=True)
+    model = read_profile("smoke")["defaults"]["llm_model"]
+    try:
+        training.prepare(model)
+    except EngineError as error:
+        say(str(error))
+        return
+    weights, _ = engines.weights_folder(model, say)
+    SECOND_BASE.symlink_to(weights)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

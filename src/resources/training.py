@@ -51,7 +51,7 @@ def run(
     Raises:
         EngineError: It fails; the message has the last lines of its log.
     """
-    _free_gpu()
+    free_gpu()
     LOGS.mkdir(parents=True, exist_ok=True)
     log = LOGS / f"{script.stem}.log"
     job_file = out.with_name("job.json")
@@ -91,7 +91,7 @@ def run(
     return lines
 
 
-def _free_gpu() -> None:
+def free_gpu() -> None:
     """End the embedded LLM servers, which hold a GPU's memory; they start anew when asked again."""
     if engine_install.has_gpu():
         for name in services.stop("llm"):

@@ -19,11 +19,12 @@ from papers.biomedrag.corpora import Corpus, Example, draw
 from papers.biomedrag.memory import Document, Nearest
 from papers.biomedrag.retriever import Plan, Retriever
 from papers.biomedrag.study import LABELS, answer, generator_for
-from resources import lora
+from resources import lora, training
 from resources.engine_install import EngineError
 from resources.lora import Pair
 from resources.services import ServiceError
 
+WITHOUT_STEPS: Final = "Without training: this profile sets lora_steps to 0."
 MAX_MEASURED: Final = 200
 """Rows whose length stands for that of all training rows in an estimate of the cost."""
 N_VALIDATION: Final = 8
@@ -109,6 +110,10 @@ class Adapters:
     logs: dict[tuple[str, str], lora.TrainingLog] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
+    def models(self, base: LLM) -> dict[tuple[str, str], LLM]:
+        """Return the base with each adapter."""
+        return {key: base.adapted(log.adapter) for key, log in self.logs.items()}
+
 
 def fine_tuned(
     run: Run, jobs: Sequence[Job], model: str, recipe: Recipe, *, teacher: str = ""
@@ -120,15 +125,18 @@ def fine_tuned(
     Args:
         run: The run to report models and seconds to.
         jobs: The data sets. What chooses the documents does so in training and for the rows.
-        model: The base, see `resources.lora.train`. One server has the adapters of all data sets.
+        model: The base, see `resources.lora.train`; empty for none. One server has the adapters of
+            all data sets.
         recipe: How the adapters are trained.
         teacher: Name of the model that teaches each `Plan` among the choosers; by default the base.
 
     Returns:
-        The answers, and in words how the model was fine-tuned; or no answers, and why.
+        The answers, and in words how the model was fine-tuned; or no answers, and why. Without a
+        model, there is nothing to say.
     """
-    if not recipe.steps:
-        return [], "Without training: this profile sets lora_steps to 0."
+    if not (model and recipe.steps):
+        return [], WITHOUT_STEPS if model else ""
+    training.free_gpu()  # of the models that answered before
     try:
         taught_jobs = _teach(run, jobs, teacher or model)
     except (EngineError, ServiceError) as error:
@@ -141,13 +149,11 @@ def fine_tuned(
         base = llm.connect(model, exact=True, adapters=names)
     except (EngineError, ServiceError) as error:
         return [], f"No adapter was served: {error}"
-    models = {key: base.adapted(log.adapter) for key, log in adapters.logs.items()}
+    models = adapters.models(base)
     answers: list[Answer] = []
     for job in taught_jobs:
         answers += _answer_job(run, job, base, models, recipe, adapters)
-    for used_model in (base, *models.values()):
-        run.model_used(used_model, "is fine-tuned by LoRA")
-    _report_timings(run, adapters)
+    _report_training(run, adapters, [base, *models.values()])
     method = f"{model}, fine-tuned by LoRA in {recipe.steps:,} steps of {recipe.batch} rows"
     return answers, "; not answered: ".join([method, *adapters.failures])
 
@@ -181,7 +187,9 @@ def _arm_name(corpus: Corpus, arm: str) -> str:
     return f"{corpus.name}, {LABELS.get(arm, arm)}"
 
 
-def _report_timings(run: Run, adapters: Adapters) -> None:
+def _report_training(run: Run, adapters: Adapters, models: Sequence[LLM]) -> None:
+    for used_model in models:
+        run.model_used(used_model, "is fine-tuned by LoRA")
     for (name, arm), log in adapters.logs.items():
         step = f"{name}: fine-tuning, {arm}"
         run.timing(step, log.seconds, steps=log.settings["steps"], pairs=log.pairs)

@@ -424,14 +424,16 @@ def rerun_of_row(out: Outcomes, name: str, row: str) -> Outcomes | str:
         return _WHY.get(row, _OTHER)
     if not _is_tuned(row):
         return rows
-    model = rows.frame.model.iloc[0]
-    if is_model_of(model, [MEDLLAMA]) != row.startswith("medllama"):
+    is_medllama = rows.frame.model.map(lambda model: is_model_of(model, [MEDLLAMA]))
+    own_rows = rows.select(is_medllama == row.startswith("medllama"))
+    if own_rows.frame.empty:
+        model = rows.frame.model.iloc[0]
         return f"{model} was fine-tuned in this run, and is compared with rows of another model."
-    unparsed = 1 - float(rows.frame.parsed.mean())
+    unparsed = 1 - float(own_rows.frame.parsed.mean())
     if unparsed > MAX_UNPARSED:
         share = figures.number(unparsed)
         return f"A model was fine-tuned; {share} of its answers cannot be parsed."
-    return rows
+    return own_rows
 
 
 def gain(out: Outcomes, first: str, second: str) -> Score:
@@ -486,6 +488,41 @@ def _scores(out: Outcomes, arm: str) -> dict[str, object]:
         tokens = out.score("prompt_tokens", arm)
         columns["prompt tokens"] = figures.number(tokens.value, "count")
     return columns
+
+
+def second_table(
+    run: Run, out: Outcomes, second: Sequence[Answer], names: Sequence[str], how: str
+) -> figures.Html | str | None:
+    """Show a second fine-tuned model, with MedLLaMA's printed F1.
+
+    Args:
+        run: The run.
+        out: The other answers, which have labels and settings.
+        second: The answers of the second model.
+        names: The data sets.
+        how: How it was fine-tuned, or why it was not.
+
+    Returns:
+        The table; without answers `how`, or nothing if there is nothing to say.
+    """
+    if not second:
+        return how or None
+    answers = Outcomes(second, labels=out.labels, draws=out.draws, sample=out.sample)
+    rows = []
+    for name in names:
+        printed = {ROWS.get(n.id.split(".")[2]): n.printed for n in _of_medllama(run, name)}
+        of_data = answers.where(task=name)
+        for arm in of_data.arms:
+            row = {"data": name, "printed F1": printed.get(arm), **_scores(of_data, arm)}
+            rows.append(row)
+    caption = f"The second fine-tuned model, with the numbers printed for MedLLaMA 13B. {how}."
+    return figures.table(pd.DataFrame(rows), caption, sample=out.sample)
+
+
+def _of_medllama(run: Run, name: str) -> list[Number]:
+    """Return the F1 that the tables print for MedLLaMA 13B on a data set."""
+    numbers = printed_f1(run.printed, name)
+    return [number for number in numbers if number.id.split(".")[2].startswith("medllama")]
 
 
 def no_interaction_table(out: Outcomes) -> figures.Html:
