@@ -271,7 +271,7 @@ def test_own_pairs_are_read_and_are_the_examples(tmp_path: Path, name: str) -> N
     assert len(pairs) == 24
     assert pairs[3].text == "How long is sample 3 kept?"
     assert pairs[3].answer.startswith("Sample 3 is kept")
-    chosen = system._examples(pairs, 2)
+    chosen = system._examples(pairs, system.Options(n_examples=2))
     assert len(chosen) == 2
     assert set(chosen) <= set(pairs)
 

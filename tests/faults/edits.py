@@ -154,7 +154,7 @@ def both_graphs(first: str, second: str) -> Act:
     return act
 
 
-CHAPTER = "06_drug_interactions_qa"
+CHAPTER = "06_interactions_qa"
 
 
 def chapter_in_both_profiles(first: str, second: str) -> Act:
