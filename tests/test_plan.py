@@ -133,7 +133,7 @@ def test_no_encoder_of_a_plan_has_to_be_fetched(monkeypatch, tmp_path):
 
 
 def code_cells(*sources: str) -> list[dict[str, Any]]:
-    common = {"cell_type": "code", "execution_count": None, "outputs": []}
+    common: dict[str, Any] = {"cell_type": "code", "execution_count": None, "outputs": []}
     return [{**common, "metadata": {}, "source": source.splitlines(True)} for source in sources]
 
 

@@ -17,7 +17,8 @@ def test_a_model_has_the_licence_of_its_own_digest(tmp_path):
     pages = RunPages([])
     pages._records = [load(run.save(tmp_path / "01_toy.json"))]
     graph, model = re.findall(r"<tr>(<td.*?)</tr>", pages.models())
-    assert re.search(r'data-label="Licence">(.*?)</td>', graph)[1] in ("", "\N{EN DASH}")
+    (licence,) = re.findall(r'data-label="Licence">(.*?)</td>', graph)
+    assert licence in ("", "\N{EN DASH}")
     assert entry.licence in model
 
 
