@@ -17,7 +17,7 @@
   const EMPTY = { of: "", repeat: 0, said: null, thought: "", read: null, score: null, mark: "", flags: [], measures: [], found: [], asked: [] };
   // what stands where a licence forbids passing on the text; the question's id tells it from the others
   const WITHHELD = "[text withheld by its licence]";
-  const title = ({ question, name }) => (question === WITHHELD ? `${name}: text withheld by its licence` : question || name);
+  const title = ({ question, name }) => (question === WITHHELD ? `${name} (text withheld)` : question || name);
   const counted = (number) => number.toLocaleString("en");
   const experiments = [];
   const lists = new Map(); // name -> questions of an experiment
