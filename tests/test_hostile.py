@@ -280,6 +280,9 @@ DIRECT: dict[str, Callable[[str], str]] = {
     "publish.advice.Advice": advice,
     "evaluation.rules.decide": decided,
     "evaluation.verdicts.disagreements": disagreements,
+    "evaluation.verdicts.evidence_lines": lambda text: verdicts.evidence_lines(
+        f"{text}, n = 1; {text}"
+    ),
     "evaluation.verdicts.findings": findings,
     "evaluation.verdicts.verdict_mark": verdicts.verdict_mark,
     "evaluation.verdicts.verdict_with_reason": lambda text: verdicts.verdict_with_reason(

@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from evaluation.published import Number, published
+from evaluation.verdicts import here_word
 from publish.board_cells import BY
 
 MIN_COLUMN_WIDTH: Final = 16
@@ -44,7 +45,7 @@ def print_table(console: Console, table: Table) -> None:
         console.print(table)
         return
     console.print(f"\n[bold]{table.title}[/]\n")
-    empty = (_coloured("not run"), _coloured("not tested"))
+    empty = tuple(map(_coloured, ("not run", "not asked", "not tested")))
     rows = zip(*(column.cells for column in table.columns), strict=True)
     for first, *others in rows:
         console.print(first)
@@ -64,7 +65,7 @@ def summary_table(board: pd.DataFrame, claims: pd.DataFrame) -> Table:
         rescored = [row["rescored_verdict"] for row in numbers]
         rerun = [row[f"{row['shown']}_verdict"] for row in numbers]
         of_paper = claims[claims["paper"] == paper]
-        counted = (rescored, rerun, of_paper["verdict"], of_paper["here_answer"])
+        counted = (rescored, rerun, of_paper["verdict"], of_paper["here_answer"].map(here_word))
         cells = [_count_verdicts(words) for words in counted]
         table.add_row(escape(str(paper)), str(len(numbers)), *cells)
     return table
@@ -108,7 +109,7 @@ def claim_table(frame: pd.DataFrame) -> Table:
     table = Table("claim", *groups.values(), "here", "why", title="Claims")
     for row in frame.to_dict("records"):
         answers = [_coloured(row[f"{group}_verdict"]) for group in groups]
-        answer_here = _coloured(row["here_answer"])
+        answer_here = _coloured(here_word(row["here_answer"]))
         if row["here_models"]:
             answer_here += f" ({escape(row['here_models'])})"
         table.add_row(escape(row["claim"]), *answers, answer_here, escape(row["why"]))
