@@ -530,7 +530,6 @@ def written(made: pages.Pages) -> dict[str, str]:
         "printed": [one],
         "value": [one],
         "verdict": ["agrees"],
-        "reasons": ["not run"],
         "file": ["CITATION.cff"],
     }
     asked |= {name: ["side_effects"] for name in ("diagram", "balance", "headlines", "untested")}
