@@ -8,7 +8,7 @@ to its limit.
 import math
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,13 @@ from helpers.prompt_lengths import own_tokenizer
 from helpers.request_bodies import WRAPPING_TOKENS
 from helpers.requests import request_key
 from resources import plan_file
-from resources.plan_file import CHARACTERS_PER_TOKEN
 from resources.services import LlmEndpoint
 
 TOKENS_PER_MESSAGE = 5
-TOKENS_PER_CHAT = 10
+TOKENS_PER_CHAT = 3
 """What a chat template adds to each message and to the whole."""
+TOKENS_OF_OWN_SYSTEM = 20
+"""Of the system message that a template adds where a chat has none."""
 ANSWERS = ("YES", "NO", "Not known", "aspirin, ibuprofen", "3", "nausea")
 """Begin the stand-ins, so that what comes after a reply is done too."""
 CONDITIONAL = "repair"
@@ -111,18 +112,25 @@ def _prompt_tokens(prompt: Any, model: str) -> tuple[int, int]:  # noqa: ANN401 
         texts, overhead = list(prompt), 0
     else:
         texts = [message["content"] for message in prompt]
-        overhead = TOKENS_PER_CHAT + TOKENS_PER_MESSAGE * len(texts)
+        overhead = _template_tokens(prompt)
     text = "\n".join(texts)
     marks = [int(mark[1:-1]) for mark in _MARK.findall(text)]
     without_replies = overhead + count_text_tokens(_MARK.sub("", text), model)
     return without_replies, without_replies + sum(marks)
 
 
+def _template_tokens(messages: Sequence[Mapping[str, str]]) -> int:
+    """What a chat template adds to messages."""
+    has_system = any(message["role"] == "system" for message in messages)
+    own_system = 0 if has_system else TOKENS_OF_OWN_SYSTEM
+    return TOKENS_PER_CHAT + TOKENS_PER_MESSAGE * len(messages) + own_system
+
+
 def count_text_tokens(text: str, model: str) -> int:
-    """Tokens of a text by the model's own tokenizer, or else by its characters."""
+    """Tokens of a text by the model's own tokenizer, or else by one that stands in."""
     if tokenizer := own_tokenizer(model):
         return len(tokenizer.encode(text, add_special_tokens=False).ids)
-    return math.ceil(len(text) / CHARACTERS_PER_TOKEN)
+    return plan_file.count_tokens(text)
 
 
 def _max_answer_tokens(step: Step[Answer]) -> int:

@@ -14,7 +14,6 @@ from typing import Any
 from resources import artifacts, engine_install, engines, plan_file, registry, training
 from resources.engine_install import EngineError
 from resources.engines import RELEASED, WEIGHTS, Adapter
-from resources.plan_file import CHARACTERS_PER_TOKEN
 from resources.settings import DERIVED, settings as user_settings, threads
 from resources.supervisor import say
 
@@ -217,7 +216,7 @@ def _planned(
 ) -> TrainingLog:
     """Count a training, and return a log in its place."""
     longest = int(settings["max_tokens"])
-    sizes = [min(longest, _n_characters(pair) / CHARACTERS_PER_TOKEN) for pair in pairs]
+    sizes = [min(longest, _n_tokens(pair)) for pair in pairs]
     n_rows = int(settings["steps"] * settings["batch"])
     n_tokens = round(n_rows * sum(sizes) / max(1, len(sizes)))
     plan_file.note(
@@ -249,11 +248,12 @@ def _planned(
     )
 
 
-def _n_characters(pair: Pair) -> int:
+def _n_tokens(pair: Pair) -> int:
     prompt, answer = pair
     if isinstance(prompt, str):
-        return len(prompt) + len(answer)
-    return sum(len(message["content"]) for message in prompt) + len(answer)
+        return plan_file.count_tokens(f"{prompt}\n{answer}")
+    texts = [message["content"] for message in prompt]
+    return plan_file.count_tokens("\n".join([*texts, answer]))
 
 
 def _require_leave_to_train(adapter: str) -> None:
