@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from itertools import accumulate, zip_longest
+from itertools import accumulate, chain, zip_longest
 from typing import Any
 
 import numpy as np
@@ -105,7 +105,7 @@ def take_turns(samples: Sequence[Sequence[str]]) -> list[str]:
     """
     order = check_generator("steps").permutation(len(samples))
     rounds = zip_longest(*(samples[place] for place in order))
-    return [key for one_of_each in rounds for key in one_of_each if key is not None]
+    return [key for key in chain.from_iterable(rounds) if key is not None]
 
 
 def is_same(stored: Answered, answer: Answered) -> bool:
