@@ -112,8 +112,7 @@ class PaperPages(BoardPages):
     def _note(headline: Headline) -> Markup:
         if not headline.measure:
             return Markup()
-        other = f"; below it: {headline.other}" if headline.against else ""
-        return fine_print(f"number: {headline.measure}{other}")
+        return fine_print(f"number: {headline.measure}")
 
     def _value(self, headline: Headline, kind: Kind) -> Markup:
         """Return the rescored or rerun value of a headline's number, with its interval.
@@ -128,7 +127,7 @@ class PaperPages(BoardPages):
         values = cell.html()
         if headline.against:
             other = self._measured(headline.against, kind)
-            values += fine_print(other.html() if other.is_available else _NONE)
+            values += _beside(headline, other.html() if other.is_available else escape(_NONE))
         model = cell["model"] if kind == "rerun" else ""
         return values + fine_print(model or "")
 
@@ -185,7 +184,18 @@ def _printed(headline: Headline) -> Markup:
     """Return a headline's printed number, and below it the one that it is compared with."""
     if not headline.number:
         return escape(_NONE)
-    printed = escape(pieces.spaced(pieces.number_of(headline.number).printed))
+    printed = _unbroken(headline.number)
     if not headline.against:
         return printed
-    return printed + fine_print(pieces.spaced(pieces.number_of(headline.against).printed))
+    return printed + _beside(headline, _unbroken(headline.against))
+
+
+def _unbroken(number_id: str) -> Markup:
+    """Return a printed number that stands on one line."""
+    text = pieces.spaced(pieces.number_of(number_id).printed)
+    return escape(text.replace(" ", "\N{NO-BREAK SPACE}"))
+
+
+def _beside(headline: Headline, value: Markup) -> Markup:
+    """Return the value that a headline's number is compared with, and what has it."""
+    return fine_print(Markup("{}: {}").format(headline.other, value))
