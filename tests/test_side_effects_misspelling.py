@@ -276,8 +276,8 @@ def test_the_answer_tells_what_each_normaliser_makes_of_the_names():
         Outcomes([row for arm, of in found.items() for row in said_of(queries, of, arm)]), "m"
     )
     told = told.replace("\N{NO-BREAK SPACE}", " ")
-    assert told.startswith("Edit distance handles most names correctly, 100")
-    assert "m, which writes the name as in the paper, handles 50.0 %" in told
+    assert told.startswith("Edit distance finds the right drug for 100")
+    assert "m, which writes the name as in the paper, finds it for 50.0 %" in told
     assert "keeps 0.0 %" in told
 
 

@@ -457,8 +457,8 @@ def advice(outcomes: Outcomes) -> str:
     weakest, weakest_score = _weakest_kind(outcomes, best)
     text = (
         f"**{outcomes.label(best)}** answers most questions correctly, "
-        f"{figures.score_text(accuracy[best])} of {accuracy[best].n}; it is weakest on the kind "
-        f"{weakest} ({figures.number(weakest_score.value)}). "
+        f"{figures.score_text(accuracy[best])} of {accuracy[best].n}. It is weakest on the kind "
+        f'"{weakest}" ({figures.number(weakest_score.value)}). '
     )
     return text + _describe_fastest(outcomes, best, seconds)
 
@@ -481,7 +481,7 @@ def _describe_fastest(outcomes: Outcomes, best: str, seconds: Mapping[str, Score
     fastest = min([best, *level], key=lambda arm: seconds[arm].value)
     time_of_best = figures.number(seconds[best].value, "seconds")
     if fastest == best:
-        return f"It takes {time_of_best} for a question, and none as good is faster."
+        return f"It takes {time_of_best} for a question, and no arm of its accuracy is faster."
     time_of_fastest = figures.number(seconds[fastest].value, "seconds")
     points = figures.points(comparisons[fastest].test)
     return (

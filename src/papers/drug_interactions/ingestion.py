@@ -350,13 +350,13 @@ def answer(out: Outcomes) -> str:
     """Return the page's answer in Markdown, from the rows: two sentences."""
     drug_reader, drugs = _best_reader(out.where(corpus="DDI", task="facts"))
     effect_reader, effects = _best_reader(out.where(corpus="ADE", task="facts"))
-    by_llm = figures.score_text(out.where(task="chunks").score("facts_f1", "llm"))
+    of_llm = out.where(task="chunks").score("facts_f1", "llm")
     another_reader = "" if effect_reader == drug_reader else f"{effect_reader} reads "
     return (
         f"**{drug_reader.capitalize()}, trained on annotated text of the same kind, reads "
         f"interactions with an F1 of {drugs}, and {another_reader}side effects with {effects}.** "
-        f"A small language model that reads whole chunks without training has an F1 of {by_llm} "
-        "on some of them."
+        "A small language model without training has an F1 of "
+        f"{figures.score_text(of_llm)} on {of_llm.n} whole chunks."
     )
 
 

@@ -264,7 +264,10 @@ def gains_figure(printed: Published) -> figures.Picture:
     axes.set(ylim=(len(GAINS) - 0.5, -0.5), xlim=(0, None))
     axes.xaxis.set_major_formatter(lambda x, _: figures.number(x, digits=0))
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-    caption = f"Arithmetic on printed numbers. {'. '.join(texts)}."
+    caption = (
+        "The paper's stated gains, beside three readings of its printed ratings. "
+        f"{'. '.join(texts)}."
+    )
     return figures.figure(fig, alt=caption, caption=caption)
 
 

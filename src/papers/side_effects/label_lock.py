@@ -211,9 +211,10 @@ def answer(outcomes: Outcomes, locks: Outcomes, model: str) -> str:
     leading = listed.score("contradicts", "leading")
     locked = listed.score("contradicts", "label")
     return (
-        f"Our hand-written queries answered {share} of five further kinds correctly, and {model}, "
-        f"which only picks one of them, {figures.score_text(outcomes.score('exact', 'chosen'))}. "
-        "Asked leadingly about a listed effect, the model contradicts the graph in "
-        f"{figures.score_text(leading)} of its answers; where the graph sets the label, in "
-        f"{figures.score_text(locked)}."
+        f"Our hand-written queries answered {share} of five further kinds correctly. {model}, "
+        "which only picks one of them, answered "
+        f"{figures.score_text(outcomes.score('exact', 'chosen'))} correctly. If a question "
+        "suggests that a listed effect is not one, the model contradicts the graph in "
+        f"{figures.score_text(leading)} of its answers. Where the graph sets the label, it does so "
+        f"in {figures.score_text(locked)}."
     )

@@ -335,8 +335,8 @@ def answer(outcomes: Outcomes, model: str) -> str:
     best = max(arms, key=lambda arm: right[arm].value)
     right_names = outcomes.where(names="right names").score("right", "llm")
     return (
-        f"{LABELS[best].capitalize()} handles most names correctly, "
-        f"{figures.score_text(right[best])} of {right[best].n}; {model}, which writes the name as "
-        f"in the paper, handles {figures.score_text(right['llm'])}. The model also changes names "
-        f"that were right: it keeps {figures.score_text(right_names)} of them."
+        f"{LABELS[best].capitalize()} finds the right drug for {figures.score_text(right[best])} "
+        f"of {right[best].n} names. {model}, which writes the name as in the paper, finds it for "
+        f"{figures.score_text(right['llm'])}. The model also changes names that were right, and "
+        f"keeps {figures.score_text(right_names)} of these."
     )

@@ -461,7 +461,7 @@ def answer(outcomes: Outcomes, model: str) -> str:
     two_digits = float(f"{ratio.value:.2g}")
     return (
         f"{text} Format B took about {two_digits:,.6g} times as long as the graph, mainly because "
-        "a language model copies each name; the table below compares like with like."
+        "a language model copies each name; the section Like for like compares both without one."
     )
 
 
