@@ -147,7 +147,7 @@ def test_the_answer_leads_with_the_fine_tuned_model_and_calls_significant_what_i
     assert len(re.findall(r"\[", told)) <= 3, "no more than three estimates"
     assert len(re.findall(r"\.(?:\*\*)?(?:\s|$)", told)) == 2
     equal = toy(run, "UMLS", {"lora": 30, "lora_rag": 30}, model="small")
-    assert "does not score significantly higher or lower" in gains.summary(
+    assert "scores neither clearly higher nor clearly lower" in gains.summary(
         run, Outcomes(equal, draws=500), ["UMLS"]
     )
     html = unescape(gains.table(run, out, ["UMLS", "ADInt"], study.FLOORS).html)

@@ -69,6 +69,25 @@ MAX_WIDE_ROWS = 7
 """More arms than this get narrow rows, so the figure fits on the first screen."""
 
 
+@dataclass(frozen=True)
+class Layout:
+    """How the panels of an interval plot stand.
+
+    Attributes:
+        row_size: Size of the rows.
+        figure_size: Width and height in inches.
+        label_width: Characters of an arm's label on one line.
+        title_width: Characters of a panel's title on one line.
+        facets: What seaborn divides the panels by.
+    """
+
+    row_size: RowSize
+    figure_size: tuple[float, float]
+    label_width: int
+    title_width: int
+    facets: dict[str, Any]
+
+
 def interval_plot(
     panels: Sequence[Panel],
     rows: Sequence[PlotRow],
@@ -90,19 +109,9 @@ def interval_plot(
     """
     arms = [row.arm for row in rows]
     colours = {row.arm: row.colour for row in rows}
-    size = WIDE_ROWS if len(rows) <= MAX_WIDE_ROWS else NARROW_ROWS
+    layout = _layout(panels, len(rows), is_narrow=is_narrow)
     same_measure = len({panel.measure for panel in panels}) == 1
-    panel_height = size.height * len(rows) + MARGIN_HEIGHT
-    width, height = WIDTH, panel_height
-    label_width = CHARACTERS_PER_LABEL
-    title_width = CHARACTERS_PER_FIGURE // len(panels)
-    titles = [panel.title for panel in panels]
-    facets: dict[str, Any] = {"col": "panel", "order": titles}
-    if is_narrow:
-        width, height = PHONE_WIDTH, panel_height * len(panels)
-        label_width = title_width = PHONE_CHARACTERS_PER_LABEL
-        facets = {"row": "panel", "order": titles}
-    figure = plt.figure(figsize=(width, height))
+    figure = plt.figure(figsize=layout.figure_size)
     (
         so.Plot(
             _long_table(panels),
@@ -112,7 +121,7 @@ def interval_plot(
             xmax="high",
             color="arm",
         )
-        .facet(**facets)
+        .facet(**layout.facets)
         .add(so.Range(linewidth=2.2), orient="y", legend=False)
         .add(so.Dot(pointsize=7, artist_kws={"clip_on": False}), orient="y", legend=False)
         .scale(y=so.Nominal(order=arms), color=so.Nominal(colours, order=arms))
@@ -123,16 +132,38 @@ def interval_plot(
         .plot()
     )
     for axes, panel in zip(figure.axes, panels, strict=True):
-        _format_axes(axes, panel, title_width)
+        _format_axes(axes, panel, layout.title_width)
         # of panels above another one, too
         axes.tick_params(axis="x", labelbottom=True)
         axes.xaxis.label.set_visible(True)
     first_panel = figure.axes[0]
-    labels = [textwrap.fill(row.label, label_width) for row in rows]
-    first_panel.set_yticks(range(len(rows)), labels, fontsize=size.font_size)
+    labels = [textwrap.fill(row.label, layout.label_width) for row in rows]
+    first_panel.set_yticks(range(len(rows)), labels, fontsize=layout.row_size.font_size)
     if chance is not None:
         first_panel.axvline(chance, linestyle=":", color=figures.INK, linewidth=1)
     return figure
+
+
+def _layout(panels: Sequence[Panel], n_rows: int, *, is_narrow: bool) -> Layout:
+    """Return the sizes of a plot and the order of its panels."""
+    titles = [panel.title for panel in panels]
+    if is_narrow:
+        height = (WIDE_ROWS.height * n_rows + MARGIN_HEIGHT) * len(panels)
+        return Layout(
+            row_size=WIDE_ROWS,
+            figure_size=(PHONE_WIDTH, height),
+            label_width=PHONE_CHARACTERS_PER_LABEL,
+            title_width=PHONE_CHARACTERS_PER_LABEL,
+            facets={"row": "panel", "order": titles},
+        )
+    row_size = WIDE_ROWS if n_rows <= MAX_WIDE_ROWS else NARROW_ROWS
+    return Layout(
+        row_size=row_size,
+        figure_size=(WIDTH, row_size.height * n_rows + MARGIN_HEIGHT),
+        label_width=CHARACTERS_PER_LABEL,
+        title_width=CHARACTERS_PER_FIGURE // len(panels),
+        facets={"col": "panel", "order": titles},
+    )
 
 
 def describe_scores(panels: Sequence[Panel], rows: Sequence[PlotRow]) -> str:

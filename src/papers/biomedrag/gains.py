@@ -115,7 +115,7 @@ def summary(run: Run, out: Outcomes, names: Sequence[str]) -> str:
     ]
     text = (
         f"**{used.use.capitalize()} with BiomedRAG's example, {model} {_outcome(first)}.** "
-        f"With minus without the example, F1 changes by {figures.listed(changes)}"
+        f"The example changes F1 by {figures.listed(changes)}"
         f"{_printed_text(run.printed, list(first), used)}"
     )
     if not tuned or not prompted:
@@ -137,7 +137,7 @@ def _outcome(tests: Gains) -> str:
     if lower:
         parts.append(f"lower on {_listed(lower, tests)}")
     if not parts:
-        return "does not score significantly higher or lower than without it"
+        return "scores neither clearly higher nor clearly lower than without it"
     return f"scores significantly {' and '.join(parts)} than without it"
 
 
@@ -285,8 +285,8 @@ def plot(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]) -
             lines.append(_dumbbell(rows, arm, rows.label(arm), None))
         groups[name_rows(out, name)] = [line for line in lines if not line.is_empty]
     caption = (
-        "F1 as printed (ring: LLaMA2 13B if fine-tuned, GPT-4 if prompted) and in this run (dot, "
-        "with its 95 % interval by text); further right is better"
+        f"F1 on {figures.listed(list(names))} as printed (ring: LLaMA2 13B if fine-tuned, GPT-4 if "
+        "prompted) and in this run (dot, with its 95 % interval by text). Further right is better."
     )
     drawing = dumbbell.plot(groups)
     alt = dumbbell.describe(groups)

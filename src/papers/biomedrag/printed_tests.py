@@ -163,7 +163,7 @@ _MORE: Final = {
     "superior_everywhere": _NEAREST
     + " On each data set the best row with BiomedRAG is compared with the best other one, of a "
     "table or of Figure 2.",
-    "best_parts": " LLaMA2 13B alone, whose whole triples come nearer, is not in Table 3.",
+    "best_parts": " Table 3 lacks LLaMA2 13B alone, which comes nearer in whole triples.",
 }
 
 
