@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import runpy
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -12,11 +13,13 @@ from typing import cast
 
 import pytest
 from hypothesis import given, strategies as st
+from scipy.stats import t as student_t
 from test_graph import graph_server
 
 from evaluation import published, record, rules, verdicts
 from evaluation.answers import Answer, PlainUnit
 from evaluation.outcomes import Outcomes
+from evaluation.published import Number
 from evaluation.record import Run
 from helpers import graph
 from helpers.completions import Reply
@@ -28,6 +31,7 @@ from papers.drug_interactions import (
     graph as kg,
     ingestion,
     relations,
+    rules as paper_rules,
     textbook,
 )
 from papers.drug_interactions.corpora import CAUSES, INTERACTS, Entity, Fact, Relation, Sentence
@@ -48,10 +52,10 @@ def sentence(
     text: str, *mentions: tuple[str, di.Label], corpus: di.Corpus = "DrugBank"
 ) -> Sentence:
     """A sentence with mentions marked at their first occurrence."""
-    marked = [
+    mentioned = [
         Entity(text.index(name), text.index(name) + len(name), label) for name, label in mentions
     ]
-    return Sentence("s", "d", corpus, "test", text, tuple(sorted(marked, key=lambda e: e.start)))
+    return Sentence("s", "d", corpus, "test", text, tuple(sorted(mentioned, key=lambda e: e.start)))
 
 
 # ----------------------------------------------------------------------------------------------------------- corpora
@@ -529,16 +533,21 @@ def test_precision_against_sider_is_the_share_of_the_pairs_read_that_it_lists(
         "aspirin": {"nausea", "bleeding", "hallucination, visual"},
         "other": {"headache"},
     }
-    marked = entities.Recogniser(NAMED, rules=False).mark(book)
-    found = {"all_pairs": relations.all_pairs(marked), "patterns": relations.by_patterns(marked)}
-    pairs = textbook.pair_units(found["all_pairs"], known)
+    marked_book = entities.Recogniser(NAMED, rules=False).mark(book)
+    read_sentences = {
+        "all_pairs": relations.all_pairs(marked_book),
+        "patterns": relations.by_patterns(marked_book),
+    }
+    pairs = textbook.pair_units(read_sentences["all_pairs"], known)
     # warfarin is no drug of this list
     assert {(p.unit, p.gold) for p in pairs} == {
         ("aspirin: nausea", "YES"),
         ("aspirin: bleeding", "YES"),
         ("aspirin: headache", "NO"),
     }
-    out = Outcomes(run.answer({arm: textbook.ReadPairs(of) for arm, of in found.items()}, pairs))
+    out = Outcomes(
+        run.answer({arm: textbook.ReadPairs(read) for arm, read in read_sentences.items()}, pairs)
+    )
     assert out.score("precision", "all_pairs").value == pytest.approx(2 / 3)
     assert out.score("precision", "patterns").value == 1
 
@@ -627,19 +636,65 @@ def test_loading_twice_gives_the_same_graph_and_leaves_others_alone(
 
 def test_every_contradiction_names_its_numbers_and_its_sums_are_right(run: Run) -> None:
     printed = published.published("drug_interactions")
-    of = {n.id.removeprefix("drug_interactions."): n.value for n in printed.numbers}
-    shown = verdicts.disagreements(run).html
-    assert shown.count("<li>") == len(printed.contradictions) >= 10
-    assert "89.4%" in shown.partition("what the paper prints as")[2]
-    once = of["table1.interacts_with"] / 2 + of["table1.causes_side_effect"]
-    rating = of["text.rating_of_five"]
+    values = {n.id.removeprefix("drug_interactions."): n.value for n in printed.numbers}
+    html = verdicts.disagreements(run).html
+    assert html.count("<li>") == len(printed.contradictions) >= 10
+    assert "89.4%" in html.partition("what the paper prints as")[2]
+    once = values["table1.interacts_with"] / 2 + values["table1.causes_side_effect"]
+    rating = values["text.rating_of_five"]
     sums = {
-        "degree": f"{2 * once / of['table1.nodes']:.2f} if",
-        "memory": f"{of['text.small_model_parameters'] * of['text.small_model_bits'] / 8:.0f} GB",
+        "degree": f"{2 * once / values['table1.nodes']:.2f} if",
+        "memory": f"{values['text.small_model_parameters'] * values['text.small_model_bits'] / 8:.0f} GB",
         "scale": f"4.5 is {(rating - 1) / 4} of the range from 1 to 5, and {rating / 5} of 5",
     }
-    said = {c.id.rsplit(".", 1)[1]: c.says[-1].what for c in printed.contradictions}
-    assert all(text in said[name] for name, text in sums.items())
+    statements = {c.id.rsplit(".", 1)[1]: c.says[-1].what for c in printed.contradictions}
+    assert all(text in statements[name] for name, text in sums.items())
+
+
+TABLE_TWO = [n for n in published.published("drug_interactions").numbers if n.table == "Table II"]
+
+
+def can_be_a_rounded_mean(number: Number, step: float) -> bool:
+    """Whether a multiple of `step`, in per cent, is printed as this number if rounded half up."""
+    per_cent = 100 * number.value
+    return any(
+        math.floor(10 * k * step + 0.5 + 1e-9) == round(10 * per_cent)
+        for k in range(round(per_cent / step) - 2, round(per_cent / step) + 3)
+    )
+
+
+def test_the_digits_of_table_two_fit_ratings_out_of_five_alone() -> None:
+    """Steps of a mean over 100 questions: of right answers, of half points as 1 + 4x, and as 5x."""
+    fitting = {
+        step: [n.printed for n in TABLE_TWO if can_be_a_rounded_mean(n, step)]
+        for step in (1, 0.125, 0.1)
+    }
+    assert [len(TABLE_TWO), *map(len, fitting.values())] == [8, 0, 2, 8]
+
+
+def test_the_small_models_gains_are_the_stated_ones_on_the_scale_of_one_to_five() -> None:
+    scores = {n.id.rsplit(".", 2)[1]: n.value for n in TABLE_TWO if n.id.endswith("llama_8b")}
+    gains = [
+        paper_rules.readings(scores["drugrag"], scores[baseline])[2]
+        for baseline in ("no_retrieval", "rag_text", "graphrag")
+    ]
+    assert [f"{100 * gain:.0f}" for gain in gains] == ["31", "15", "13"]
+    assert "31 %, 15 % and 13 %" in " ".join(
+        published.published("drug_interactions")
+        .claim("drug_interactions.claim.gain_over_text")
+        .note.split()
+    )
+
+
+def test_the_standard_deviation_that_the_printed_p_asks_for() -> None:
+    printed = published.published("drug_interactions")
+    scores = [
+        printed.number(f"drug_interactions.table2.{arm}.llama_70b").value
+        for arm in ("drugrag", "graphrag")
+    ]
+    n = printed.number("drug_interactions.text.questions").value
+    largest = 100 * (scores[0] - scores[1]) * math.sqrt(n) / student_t.ppf(1 - 0.01 / 2, n - 1)
+    assert f"below {largest:.0f} points" in printed.number("drug_interactions.text.p").note
 
 
 def test_gains_that_need_two_scales_are_left_open(run: Run) -> None:
@@ -657,17 +712,63 @@ def test_gains_that_need_two_scales_are_left_open(run: Run) -> None:
     assert "29.7 %" in found["gain_over_no_retrieval"].why
 
 
+QUERY_CLAIMS = ("graph_answers_in_milliseconds", "one_query_for_two_hops")
+
+
+def decide_queries(run: Run, arm: str, rights: Sequence[float], seconds: Sequence[float]) -> None:
+    """Decide the claims about queries; every second drug has a chain."""
+    units = []
+    answers = []
+    for i, (right, spent) in enumerate(zip(rights, seconds, strict=True)):
+        strata = {"hops": "two hops", "chain": "none" if i % 2 else "exists"}
+        units.append(PlainUnit(f"{i}", f"drug {i}", "", "", strata))
+        measures = {"right": (right, 1.0), "latency": (spent, 1.0)}
+        answers.append(Answer(task="queries", measures=measures))
+    rows = run.answer({arm: lambda _: answers}, units)
+    rules.decide(run, ingestion.outcomes(run, rows, 200), *QUERY_CLAIMS)
+
+
 @pytest.mark.parametrize(
-    ("seconds", "verdict"), [(0.002, "agrees"), (0.5, "differs"), (None, "inconclusive")]
+    ("seconds", "verdict"),
+    [
+        ([0.002] * 40, "agrees"),
+        ([0.05] * 40, "differs"),
+        ([0.002, 0.05] * 20, "inconclusive"),
+        ([0.002] * 36 + [0.5] * 4, "agrees"),  # a few slow queries say nothing of the order
+    ],
 )
-def test_the_graphs_speed_is_decided_by_its_interval(
-    run: Run, seconds: float | None, verdict: str
+def test_neo4js_speed_is_decided_by_the_interval_of_the_median(
+    run: Run, seconds: list[float], verdict: str
 ) -> None:
-    spent = [seconds] * 20 if seconds else [0.002] * 18 + [0.5] * 2
-    units = [PlainUnit(f"{i}", f"drug {i}", "", "", {"hops": "two hops"}) for i in range(20)]
-    timed = [
-        Answer(task="queries", measures={"right": (1.0, 1.0), "latency": (s, 1.0)}) for s in spent
+    decide_queries(run, "neo4j", [1.0] * 40, seconds)
+    assert [claim.verdict for claim in run.claims] == [verdict, "agrees"]
+
+
+def test_an_embedded_graph_decides_nothing_about_neo4j_but_something_here(run: Run) -> None:
+    decide_queries(run, "graph", [1.0] * 40, [0.002] * 40)
+    assert {claim.reason for claim in run.claims} == {"another system"}
+    assert all("embedded graph in the place of Neo4j" in claim.why for claim in run.claims)
+    assert {finding.answer for finding in run.here_findings} == {"with the claim"}
+
+
+@pytest.mark.parametrize(("wrong", "verdict"), [(0, "differs"), (1, "agrees")])
+def test_a_drug_without_a_chain_says_nothing_of_chains(run: Run, wrong: int, verdict: str) -> None:
+    rights = [1.0] * 40
+    rights[wrong] = 0.0
+    decide_queries(run, "neo4j", rights, [0.002] * 40)
+    assert run.claims[1].verdict == verdict
+
+
+def test_queries_say_whether_their_chain_exists() -> None:
+    facts = [
+        Fact(INTERACTS, "alpha", "beta"),
+        Fact(CAUSES, "beta", "rash"),
     ]
-    out = ingestion.outcomes(run, run.answer({"graph": lambda _: timed}, units), 200)
-    rules.decide(run, out, "graph_answers_in_milliseconds", "one_query_for_two_hops")
-    assert [c.verdict for c in run.claims] == [verdict, "agrees"]
+    queries = kg.draw_queries(kg.graph_from_facts({"s": facts}), 10, 1)
+    chains = {query.unit: query.strata.get("chain") for query in queries}
+    assert chains == {
+        "alpha, one hop": None,
+        "alpha, two hops": "exists",
+        "beta, one hop": None,
+        "beta, two hops": "none",
+    }

@@ -293,8 +293,8 @@ def test_the_system_is_the_arm_of_notebook_06(loaded: Graph) -> None:
     rows = arm([PlainUnit(text, text, text, "", {}) for text in questions])
     one_by_one = Scripted(*[[statements[0]], [answers[0]], [statements[1]], [answers[1]]])
     opened = interactions(one_by_one, loaded)
-    given = [opened.ask(text) for text in questions]
-    assert [answer.text for answer in given] == [row.answer for row in rows]
+    system_answers = [opened.ask(text) for text in questions]
+    assert [answer.text for answer in system_answers] == [row.answer for row in rows]
     in_system = [prompts[0] for prompts in one_by_one.asked]
     assert in_system == [prompts[n] for n in (0, 1) for prompts in all_at_once.asked]
 

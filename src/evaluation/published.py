@@ -215,6 +215,9 @@ class Rule(Strict):
         default=False,
         description="what it compares is not the paper's system: it answers the second question",
     )
+    replaces: str = Field(
+        default="", description="with here_only: what ran in the place of which part, in words"
+    )
     tie: str = Field(
         default="", description="a measure; arms that are handed the same cannot but tie"
     )

@@ -294,8 +294,7 @@ def _evaluate_rows(rule: Rule, rows: Outcomes, context: _Context, n_parts: int) 
 def _refusal(rule: Rule, scoped: _Scoped, context: _Context) -> Decision | None:
     """Why a rule cannot be asked of these rows, if it cannot."""
     if rule.here_only and context.question == "paper":
-        why = "What ran replaces a part of the paper's system."
-        return Decision("not tested", why, reason="another system")
+        return Decision("not tested", _replacement(rule), reason="another system")
     if scoped.judges:
         return decisions.another_model(f"ratings by {_names_in_words(rule.judges)}", scoped.judges)
     if rule.parts and scoped.others and not scoped.has_any(rule.arms):
@@ -304,6 +303,12 @@ def _refusal(rule: Rule, scoped: _Scoped, context: _Context) -> Decision | None:
         return None
     missing = _arms_without_answers(rule, scoped.rows)
     return _no_answers(rule, missing, scoped, context.kind) if missing else None
+
+
+def _replacement(rule: Rule) -> str:
+    """Say that another system ran, and what in the place of which part, if the rule tells."""
+    part = f": {rule.replaces}" if rule.replaces else ""
+    return f"What ran replaces a part of the paper's system{part}."
 
 
 def _evaluate_grammar(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:

@@ -249,20 +249,28 @@ def draw_queries(content: KnowledgeGraph, n: int, seed: int) -> list[PlainUnit]:
     """Draw about `n` drugs that interact, evenly, and ask two queries about each.
 
     The first, in one hop, asks what a drug interacts with; the second, in two hops, for the side
-    effects of that.
+    effects of that, if there is such a chain.
     """
     drugs = [name for name in sorted(content.partners) if content.nodes[name] == "Drug"]
     drawn: list[str] = np.random.default_rng(seed).permutation(drugs)[:n].tolist()
     queries = []
     for drug in drawn:
+        effects = content.two_hops(drug)
+        chain = "exists" if effects else "none"
         queries.append(_query(drug, "one hop", content.partners[drug]))
-        queries.append(_query(drug, "two hops", content.two_hops(drug)))
+        queries.append(_query(drug, "two hops", effects, chain=chain))
     return queries
 
 
-def _query(drug: str, hops: str, names: Iterable[str]) -> PlainUnit:
+def _query(drug: str, hops: str, names: Iterable[str], **strata: str) -> PlainUnit:
     """Make a query of these right names."""
-    return PlainUnit(f"{drug}, {hops}", drug, HOPS[hops], "; ".join(sorted(names)), {"hops": hops})
+    gold = "; ".join(sorted(names))
+    return PlainUnit(f"{drug}, {hops}", drug, HOPS[hops], gold, {"hops": hops, **strata})
+
+
+def store_arm(graph: Graph) -> str:
+    """Return the arm that queries to a graph are: the paper's store, or the embedded one."""
+    return "graph" if graph.endpoint.embedded else "neo4j"
 
 
 @dataclass(frozen=True)

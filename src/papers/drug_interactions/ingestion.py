@@ -45,7 +45,8 @@ ARMS = {
     "patterns": "Patterns",
     "classifier": "Classifier",
     "llm": "Language model",
-    "graph": "Graph",
+    "graph": "Embedded graph",
+    "neo4j": "Neo4j",
 }
 COLOURS = {"all_pairs": "#808080", "patterns": "#c35410", "classifier": "#125ee0", "llm": "#af219d"}
 

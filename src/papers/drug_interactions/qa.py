@@ -40,13 +40,13 @@ LABELS = {
     "agentic": "Agentic RAG",
     "drugrag": "DrugRAG",
     "hybrid": "Graph or text",
-    "ingested": "DrugRAG, graph of notebook 05",
+    "ingested": "DrugRAG, graph of chapter 05",
     "read": "DrugRAG, graph read by a model",
     "history": "DrugRAG with the conversation",
     "no_history": "DrugRAG, the follow-up alone",
     "query": "Right query, names as asked",
     "linked": "Right query, brands translated",
-    "query_ingested": "Right query, graph of notebook 05",
+    "query_ingested": "Right query, graph of chapter 05",
     "query_read": "Right query, graph read by a model",
     "keyword": "All facts about the names",
     "passages": "All names in five passages",
@@ -265,7 +265,8 @@ def answer_row(
 ) -> Answer:
     """Make the row of an answer: read as a set where the right one is known, and its costs.
 
-    `within_reach` is the share of the right names that the evidence holds.
+    `within_reach` is the share of the right names that the evidence holds, `evidence_precision` the
+    share of right ones among the names of the right kind that it holds.
 
     Args:
         question: The question.
@@ -280,8 +281,10 @@ def answer_row(
     if isinstance(question, Asked):
         row = set_row(question, read_answer(question, text, vocabulary), task)
         if question.answer not in (YES, NO, NOT_KNOWN):
-            reachable = names_in_evidence(question, evidence, vocabulary) & question.answer
-            more["within_reach"] = len(reachable) / len(question.answer)
+            retrieved = names_in_evidence(question, evidence, vocabulary)
+            n_right = len(retrieved & question.answer)
+            more["within_reach"] = n_right / len(question.answer)
+            more["evidence_precision"] = n_right / len(retrieved) if retrieved else 0.0
     if reply.status != "overflow":
         more["seconds"] = reply.seconds
         if reply.prompt_tokens is not None:
