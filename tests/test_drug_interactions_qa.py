@@ -859,6 +859,35 @@ def test_a_refused_statement_is_right_for_nothing_and_no_rows_are_right_for_a_no
     )  # a list without the name says no
 
 
+EMPTY = cypher.Attempt("alpha", problem="No rows: it matches nothing.")
+REFUSED = cypher.Attempt("alpha", problem="Refused: it writes.")
+WRONG = cypher.Attempt("alpha", frozenset({"gamma"}))
+RIGHT = cypher.Attempt("alpha", frozenset({"beta"}))
+
+
+@pytest.mark.parametrize(
+    ("attempts", "measures"),
+    [
+        ((RIGHT,), {}),
+        ((EMPTY, RIGHT), {"found_nothing": 1, "rescued": 1}),
+        ((EMPTY, EMPTY, RIGHT), {"found_nothing": 1, "rescued": 1}),
+        ((EMPTY, WRONG), {"found_nothing": 1, "rescued": 0}),
+        # nothing is tried again where names came, if only wrong ones
+        ((WRONG,), {"found_nothing": 0}),
+        ((REFUSED, RIGHT), {"found_nothing": 0}),
+    ],
+)
+def test_only_a_statement_that_found_nothing_can_be_rescued(
+    attempts: tuple[cypher.Attempt, ...], measures: dict[str, float]
+) -> None:
+    question = asked("partners", frozenset({"beta"}), a="alpha")
+    steps = tuple(zip(get_args(cypher.Step), attempts, strict=False))
+    (row,) = qa.Statements([cypher.Retrieved(steps)])([question])
+    assert {
+        name: row.measures[name][0] for name in ("found_nothing", "rescued") if name in row.measures
+    } == measures
+
+
 CLAIMS = (
     "drugrag_beats_baselines",
     "drugrag_nearest_to_references",
@@ -1106,6 +1135,31 @@ def test_a_slight_gain_is_found_with_enough_questions_and_left_open_with_a_hundr
         decisions.agentic_adds_little(rated_rows(means, n, 8, seed)).verdict for seed in range(5)
     )
     assert words.most_common(1)[0][0] == verdict, words
+
+
+@pytest.mark.parametrize(
+    ("by_graph", "clause"),
+    [
+        (0.4, "less like the reference answers than those of no retrieval and text RAG."),
+        (0.8, ""),
+    ],
+)
+def test_the_opening_tells_where_drugrag_loses_too(by_graph: float, clause: str) -> None:
+    """It leads by F1 in both cases."""
+    rows = []
+    levels = {"alone": 0.6, "text": 0.6, "agentic": by_graph, "drugrag": by_graph, "ingested": 0.5}
+    for arm, level in levels.items():
+        for number, noise in enumerate(np.random.default_rng(1).normal(0, 0.01, 30)):
+            unit = f"u{number}"
+            cosine = {"cosine": (level + noise, 1.0)}
+            rows.append(Answer(arm=arm, task="medquad", unit=unit, cluster=unit, measures=cosine))
+            f1 = {"f1": (float(arm in ("drugrag", "ingested")), 1.0)}
+            rows.append(Answer(arm=arm, task="known", unit=unit, cluster=unit, measures=f1))
+    opening = qa_report.answer(Outcomes(rows, labels=qa.LABELS, draws=200), "the model")
+    first_sentence = opening.partition("**")[2].partition("**")[0]
+    assert "gives more of the right names than no retrieval, text RAG and agentic" in first_sentence
+    assert first_sentence.endswith(clause or "agentic RAG.")
+    assert ("MedQuAD" in first_sentence) == bool(clause)
 
 
 @pytest.mark.parametrize(

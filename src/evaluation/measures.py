@@ -22,6 +22,8 @@ LABELS = {
     "p yes": "probability of YES",
     "ndcg": "nDCG",
     "right": "share right",
+    "rescued": "share resolved of the first statements that found nothing",
+    "found nothing": "share of the wrong first statements that found nothing",
     "candidates outside": "candidates outside the patient or period",
     "spelt": "share spelt correctly",
     "faiss rank correlation": "rank correlation with FAISS",

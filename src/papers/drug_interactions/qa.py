@@ -156,9 +156,11 @@ def _statement_row(question: Asked, result: Retrieved) -> Answer:
         "first_statement": is_first_right,
         "seconds": result.seconds,
     }
+    found_nothing = first_attempt.problem.startswith("No rows")
     if not is_first_right:
+        measures["found_nothing"] = found_nothing
+    if not is_first_right and found_nothing:
         measures["rescued"] = right_step is not None
-        measures["found_nothing"] = first_attempt.problem.startswith("No rows")
     return Answer(
         task="cypher",
         answer=result.last.cypher,

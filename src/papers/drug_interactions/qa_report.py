@@ -204,8 +204,10 @@ def answer(out: Outcomes, model: str) -> str:
         model: Its name.
     """
     known = out.where(task="known")
+    loss = _loss(out.where(task="medquad"))
+    n_questions = known.score("f1", "drugrag").n
     return (
-        f"**Answered by {model}, {_lead(known)}.** On {known.score('f1', 'drugrag').n} questions "
+        f"**Answered by {model}, {_lead(known)}{loss}.** On {n_questions} questions "
         f"written from the graph that DrugRAG queries, which favours DrugRAG, its F1 is "
         f"{_with_best_baseline(known, 'f1')}; from a graph that was read from text, its F1 is "
         f"{_score_text(known, 'f1', 'ingested')}."
@@ -225,6 +227,21 @@ def _lead(known: Outcomes) -> str:
         others = figures.listed(not_ahead)
         return f"DrugRAG does not give significantly more of the right names than {others}"
     return f"DrugRAG gives more of the right names than {figures.listed(ahead)}"
+
+
+def _loss(medquad: Outcomes) -> str:
+    """Return which baselines are significantly nearer to MedQuAD's answers, in words if any."""
+    pairs = [("drugrag", baseline) for baseline in BASELINES]
+    nearer = []
+    for comparison in medquad.compare(pairs, "cosine"):
+        if comparison.test.value < 0 and comparison.p < ALPHA:
+            nearer.append(ARM_WORDS[comparison.second])
+    if not nearer:
+        return ""
+    return (
+        ", but its answers to MedQuAD's questions are less like the reference answers than those "
+        f"of {figures.listed(nearer)}"
+    )
 
 
 def _score_text(rows: Outcomes, measure: str, arm: str) -> str:
