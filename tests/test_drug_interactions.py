@@ -720,7 +720,7 @@ def decide_queries(run: Run, arm: str, rights: Sequence[float], seconds: Sequenc
     units = []
     answers = []
     for i, (right, spent) in enumerate(zip(rights, seconds, strict=True)):
-        strata = {"hops": "two hops", "chain": "none" if i % 2 else "exists"}
+        strata = {"hops": "two hops", "chain": "without a chain" if i % 2 else "with a chain"}
         units.append(PlainUnit(f"{i}", f"drug {i}", "", "", strata))
         measures = {"right": (right, 1.0), "latency": (spent, 1.0)}
         answers.append(Answer(task="queries", measures=measures))
@@ -768,7 +768,7 @@ def test_queries_say_whether_their_chain_exists() -> None:
     chains = {query.unit: query.strata.get("chain") for query in queries}
     assert chains == {
         "alpha, one hop": None,
-        "alpha, two hops": "exists",
+        "alpha, two hops": "with a chain",
         "beta, one hop": None,
-        "beta, two hops": "none",
+        "beta, two hops": "without a chain",
     }

@@ -256,7 +256,7 @@ def draw_queries(content: KnowledgeGraph, n: int, seed: int) -> list[PlainUnit]:
     queries = []
     for drug in drawn:
         effects = content.two_hops(drug)
-        chain = "exists" if effects else "none"
+        chain = "with a chain" if effects else "without a chain"
         queries.append(_query(drug, "one hop", content.partners[drug]))
         queries.append(_query(drug, "two hops", effects, chain=chain))
     return queries
