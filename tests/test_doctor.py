@@ -258,6 +258,16 @@ def test_little_memory_means_the_smaller_engine(monkeypatch):
     assert "GiB" in why
 
 
+def test_a_small_model_in_a_folder_needs_little_memory(monkeypatch, tmp_path):
+    monkeypatch.setattr(engine_install, "available_memory", lambda: 4 * engine_install.GIB)
+    monkeypatch.setattr(engine_install, "_cpu_flags", lambda: {"avx512f"})
+    monkeypatch.setattr(engine_install.sys, "platform", "linux")
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    assert engine_install.choose_engine(str(tmp_path))[0] == "vllm"
+    engine, why = engine_install.choose_engine("a/model-of-unknown-size")
+    assert (engine, "8.0 GiB" in why) == ("llamacpp", True)
+
+
 def test_an_old_processor_means_the_engine_that_runs_anywhere(monkeypatch):
     monkeypatch.setattr(engine_install, "_cpu_flags", lambda: {"avx2"})
     monkeypatch.setattr(engine_install, "has_gpu", lambda: False)

@@ -42,6 +42,10 @@ KEEP_MEMORY = {
 Given back to the system, large tensors cost a third of the time.
 """
 CGROUP = Path("/sys/fs/cgroup")
+VLLM_MEMORY = 3 * GIB
+"""What vLLM needs on a CPU besides a model's weights."""
+UNKNOWN_MEMORY = 8 * GIB
+"""What it needs with a model whose size is not known."""
 
 
 class Weights(NamedTuple):
@@ -92,14 +96,24 @@ def _why_not_vllm(model: str) -> str:
             "this processor has no AVX-512, without which vLLM's lead on a CPU has not been "
             "measured"
         )
-    weights = EMBEDDED_MODELS.get(model)
-    needed = weights.memory["vllm"] if weights else 8 * GIB
+    needed = _memory_for_vllm(model)
     free = available_memory()
     if free < needed:
         return f"vLLM needs {needed / GIB:.1f} GiB for {model}; {free / GIB:.1f} GiB are free"
     if _failed("vllm").exists() and _failed("vllm").read_text() == _stamp_text("vllm"):
         return "vLLM could not be installed; to try again: LLM_ENGINE=vllm make setup"
     return ""
+
+
+def _memory_for_vllm(model: str) -> int:
+    """Bytes that vLLM needs with a model: as measured, by its folder's size, or a guess."""
+    if weights := EMBEDDED_MODELS.get(model):
+        return weights.memory["vllm"]
+    folder = Path(model)
+    if not folder.is_dir():
+        return UNKNOWN_MEMORY
+    sizes = [path.stat().st_size for path in folder.iterdir() if path.is_file()]
+    return sum(sizes) + VLLM_MEMORY
 
 
 def _has_avx512() -> bool:
