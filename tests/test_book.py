@@ -1051,54 +1051,12 @@ def test_the_claims_of_a_paper_are_read_on_a_phone(browser: Browser, address: st
 
 
 @pytest.mark.book
-@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (390, "dark")])
-def test_a_method_in_the_figure_leads_to_its_answers(
-    browser: Browser, address: str, width: int, theme: Theme
+def test_the_former_address_of_what_to_build_leads_to_its_chapter(
+    browser: Browser, address: str
 ) -> None:
-    with visit(browser, f"{address}/index.html", width=width, theme=theme) as seen:
-        page = seen.page
-        page.locator(".bd-article").get_by_role("link", name="What should I build?").first.click()
-        page.wait_for_url("**/build.html")
-        marks = page.locator("#rag-build svg a")
-        assert marks.count() == 3
-        named = [mark.get_attribute("aria-label") or "" for mark in marks.all()]
-        assert [name for name in named if "50.0" in name and "10 tokens" in name], named
-        lookup = page.locator("#rag-build svg a[aria-label*=Lookup]")
-        assert "no tokens" in (lookup.get_attribute("aria-label") or "")
-        zero = lookup.locator("rect").bounding_box()
-        others = [mark.bounding_box() for mark in page.locator("#rag-build svg circle").all()]
-        assert zero
-        assert all(box and box["x"] > zero["x"] + zero["width"] for box in others), (
-            "no tokens is left of any number"
-        )
-        lookup.focus()
-        page.keyboard.press("Enter")
-        page.wait_for_url("**/answers.html#nb=*")
-        assert page.locator("[name=arm]").input_value() == "lookup"
+    with visit(browser, f"{address}/build.html") as seen:
+        seen.page.wait_for_url("**/notebooks/20_what_to_build.html")
         assert not seen.errors
-
-
-@pytest.mark.book
-def test_the_figure_works_from_the_disk_and_its_values_are_in_a_table_without_it(
-    browser: Browser, project: Project
-) -> None:
-    url = (project.site / "build.html").as_uri()
-    page = empty_page(browser)
-    errors: list[str] = []
-    page.on(
-        "console", lambda message: errors.append(message.text) if message.type == "error" else None
-    )
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.goto(url)
-    assert page.locator("#rag-build svg a").count() == 3
-    assert not errors
-    page.close()
-    page = browser.new_page(java_script_enabled=False)
-    page.goto(url)
-    cells = page.locator("tr", has_text="Lookup in the table").last.inner_text()
-    assert "100.0 %" in cells
-    assert "figure needs JavaScript" in page.locator("#rag-build").inner_text()
-    page.close()
 
 
 @pytest.mark.book

@@ -49,17 +49,17 @@ from evaluation import (
     verdicts,
 )
 from evaluation.answers import Answer, make_row
+from evaluation.markup import fine_print, sortable
 from evaluation.metrics import proportion
 from evaluation.outcomes import Outcomes
 from helpers.llm import Usage
 from helpers.requests import Store
+from papers.across_papers import methods, what_to_build
 from papers.across_papers.questions import KindQuestion
 from papers.qa_rag import judge
 from publish import (
-    advice as advice_page,
     board_tables,
     chapters,
-    methods,
     pages,
     pieces,
     run_pages,
@@ -246,22 +246,23 @@ def dots(text: str) -> str:
 
 
 def advice(text: str) -> str:
-    """The page on building, of one task whose names and model are the text."""
+    """The chapter on what to build, of one task whose names and model are the text."""
     rows = outcomes(text).frame
     rows["model"] = [text if arm == "text" else "" for arm in rows.arm]
     rows["requests"] = [["key"] if arm == "text" else [] for arm in rows.arm]
-    task = methods.Task(CHAPTER, text, "accuracy", {"graph": text, "text": text})
+    task = methods.Task(
+        CHAPTER, text, "accuracy", {"graph": text, "text": text}, remark=text, texts=text
+    )
     run = record.start(notebook=CHAPTER, paper="side_effects", profile="smoke", parameters={})
     with tempfile.TemporaryDirectory() as folder:
-        found = methods.compare_methods(
-            task, records.load(run.save(Path(folder) / "r.json")), rows, Store(Path(folder))
-        )
-    page = advice_page.Advice([])
-    vars(page)["results"] = [found]
-    # the picture holds names of the project alone; a longer one takes more lines of it
+        kept = records.load(run.save(Path(folder) / "r.json"))
+        found = methods.compare_methods(task, methods.RunAnswers(kept, rows, Store(Path(folder))))
+    assert found
+    chapter = what_to_build.Advice([found])
+    # the figures hold names of the project alone; a longer one takes more lines of them
     # an address may hold the model's name, in its own code
-    told = "\n\n".join((page.summary(), page.table(), page.methods()))
-    return as_page(re.sub(r"&amp;model=[\w.%~-]*", "", told))
+    html = chapter.table().html + chapter.methods_table().html
+    return re.sub(r"&amp;model=[\w.%~-]*", "", html)
 
 
 def beside_models(out: Outcomes, text: str) -> str:
@@ -277,7 +278,7 @@ def linked_tests(out: Outcomes, text: str) -> str:
 
 
 DIRECT: dict[str, Callable[[str], str]] = {
-    "publish.advice.Advice": advice,
+    "papers.across_papers.what_to_build.Advice": advice,
     "evaluation.rules.decide": decided,
     "evaluation.verdicts.disagreements": disagreements,
     "evaluation.verdicts.evidence_lines": lambda text: verdicts.evidence_lines(
@@ -311,9 +312,9 @@ DIRECT: dict[str, Callable[[str], str]] = {
     "evaluation.figures.inline": lambda text: as_page(
         f"A model says {figures.inline(text)}, and **{figures.inline(text)}**."
     ),
-    "publish.pieces.sortable": lambda text: pieces.sortable(1.0, text),
+    "evaluation.markup.sortable": lambda text: sortable(1.0, text),
     "publish.pieces.absent": pieces.absent,
-    "publish.pieces.fine_print": pieces.fine_print,
+    "evaluation.markup.fine_print": fine_print,
     "publish.pieces.folded": lambda text: pieces.folded(text, text),
     "publish.pieces.digits": pieces.digits,
     "publish.pieces.link_to": lambda text: pieces.link_to("01_x", text),
@@ -537,6 +538,7 @@ def written(made: pages.Pages) -> dict[str, str]:
     asked |= {
         "evidence": ["side_effects.claim.pairs_beat_lists", "rerun", "agrees"],
         "exhibit": [CHAPTER, "x"],
+        "opening": [CHAPTER],
     }
     given = {
         name: str(function(*asked.get(name, []))) for name, function in made.functions().items()

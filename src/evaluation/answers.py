@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import pandas as pd
 import pyarrow as pa
 
+from evaluation.arrow_columns import to_list
 from evaluation.measures import Measures, binary
 from helpers.requests import StoreError, read_table, write_table
 from resources.settings import BUILD, DATA, PublicError, run_name
@@ -141,6 +142,8 @@ class Answer:
 
 _COLUMN_BY_FIELD = {"judged_arm": "of"}
 COLUMNS = [_COLUMN_BY_FIELD.get(f.name, f.name) for f in fields(Answer)]
+SCORE_COLUMNS = [name for name in COLUMNS if name not in ("question", "answer", "items")]
+"""Columns that scores and costs need; the others take most of the time to read."""
 
 
 class Unit(Protocol):
@@ -243,12 +246,17 @@ def write(folder: Path, frame: pd.DataFrame, *, licence: str, withheld: bool = F
     schema = SCHEMA.with_metadata(metadata)
     written = set()
     for arm, rows in frame.sort_values(list(KEY), kind="stable").groupby("arm", sort=True):
-        file_name = re.sub(r"[^A-Za-z0-9_.-]+", "_", str(arm))
-        path = folder / f"{file_name}.parquet"
+        path = arm_file(folder, str(arm))
         write_table(path, pa.table(_to_stored(rows), schema=schema), write_page_checksum=True)
         written.add(path)
     for path in set(folder.glob("*.parquet")) - written:
         path.unlink()
+
+
+def arm_file(folder: Path, arm: str) -> Path:
+    """The file of an arm's rows."""
+    file_name = re.sub(r"[^A-Za-z0-9_.-]+", "_", arm)
+    return folder / f"{file_name}.parquet"
 
 
 def _without_texts(frame: pd.DataFrame) -> pd.DataFrame:
@@ -313,7 +321,7 @@ def _read_file(path: Path, notebook: str, columns: Sequence[str]) -> pd.DataFram
         schema=SCHEMA,
         page_checksum_verification=True,
     )
-    values = table.to_pydict()
+    values = {name: to_list(table.column(name)) for name in table.column_names}
     for name in values.keys() & _FROM_STORED.keys():
         restore_cell = _FROM_STORED[name]
         values[name] = [restore_cell(stored) for stored in values[name]]

@@ -14,6 +14,8 @@ UNSEEN: Final = re.compile(
     "\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
 _LINE_END: Final = re.compile("\r\n?|[\x85\u2028\u2029]")
+_TOGETHER: Final = re.compile(r"(?<=\b[np]) (?=[=<] \d)|(?<=\b[np] [=<]) (?=\d)|(?<=\d) (?=%)")
+"""Spaces at which no line may end."""
 
 
 class Markup(markupsafe.Markup):
@@ -43,3 +45,14 @@ def readable(text: str) -> str:
     """
     lines = _LINE_END.sub("\n", hide_secrets(text))
     return UNSEEN.sub("\N{REPLACEMENT CHARACTER}", lines)
+
+
+def fine_print(text: str) -> Markup:
+    """Small print. No line ends between a number and its letter or its per cent."""
+    joined = type(text)(_TOGETHER.sub("\N{NO-BREAK SPACE}", text))
+    return Markup('<span class="rag-why">{}</span>').format(joined) if text else Markup()
+
+
+def sortable(value: float, text: str) -> Markup:
+    """A number as displayed, with the value that it is sorted by."""
+    return Markup('<data class="rag-number" value="{!r}">{}</data>').format(float(value), text)

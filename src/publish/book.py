@@ -34,6 +34,8 @@ STAGED: Final = BUILD / "book-src"
 WORK: Final = BUILD / "book-work"
 SITE: Final = BUILD / "html"
 NOT_STAGED: Final = ("ext", "reference")
+MOVED: Final = {"build.html": "notebooks/20_what_to_build.html"}
+"""Addresses that pages had, with where they lead now."""
 HEADLINE: Final = ("side_effects.table1", "accuracy")
 """Beginning and end of the ids that the picture shows."""
 
@@ -120,11 +122,22 @@ def stage() -> None:
     files |= boards
     for name, text in {**pages.files(), **pages.scripts()}.items():
         files[f"downloads/{name}"] = text
+    for address, target in MOVED.items():
+        files[f"downloads/{address}"] = _redirection(target)
     shutil.rmtree(STAGED, ignore_errors=True)
     for name, content in files.items():
         path = STAGED / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def _redirection(target: str) -> str:
+    """Return a page that leads to another one."""
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Moved</title>'
+        f'<meta http-equiv="refresh" content="0; url={target}">'
+        f'<p>This page has moved: <a href="{target}">read it here</a>.</p></html>\n'
+    )
 
 
 def _book_files(pages: Pages) -> dict[str, bytes | str]:

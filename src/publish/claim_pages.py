@@ -6,14 +6,14 @@ from typing import Any, Final, get_args
 
 import pandas as pd
 
-from evaluation import figures, trials
+from evaluation import book_links, figures, trials
 from evaluation.answers import RELEASED_MODEL
-from evaluation.markup import Markup, escape
+from evaluation.markup import Markup, escape, fine_print
 from evaluation.published import Exhibit, Rule, Shown, published
 from evaluation.verdicts import here_word, verdict_mark
 from evaluation.vocabulary import HereAnswer
-from publish import pieces, viewer
-from publish.pieces import fine_print, link_to, table
+from publish import pieces
+from publish.pieces import link_to, table
 
 SCOREBOARD: Final = "scoreboard.html"
 
@@ -168,7 +168,7 @@ def rows_link(row: Mapping[Any, Any], group: str, read: Mapping[str, Any]) -> Ma
     first, second = [*arms, "", ""][:2]
     # a rule by a function names no arms: then all are shown where they disagree
     show = "wrong" if first and not second else "disagree"
-    address = viewer.link(notebook, first, second, model=model, show=show)
+    address = book_links.answers_address(notebook, first, second, model=model, show=show)
     return Markup('<a href="{}">rows</a>').format(address)
 
 

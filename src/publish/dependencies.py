@@ -24,6 +24,8 @@ DATA_FILES = {path.name for path in DATA.glob("*.yml")} - {"registry.yml"}
 """Data files that a module may name; of the registry, only what a notebook reads matters."""
 LOADS_RULES = "evaluation.rules"
 """This module imports the rules of a notebook's paper by name."""
+READS_RUNS = "evaluation.stored_runs"
+"""This module reads what other notebooks left."""
 ANALYSED = BUILD / "analysed.json"
 """What is known of each module, by the digest of its file."""
 PYTHON_MAGICS = ("%%time", "%%timeit", "%%capture", "%%prun")
@@ -212,6 +214,11 @@ def used_modules(notebook: Path, modules: dict[str, Code] | None = None) -> list
             needed |= {f"papers.{paper_of(notebook)}.rules"} & set(MODULES)
         pending |= needed - used
     return sorted(used)
+
+
+def reads_runs(notebook: Path) -> bool:
+    """Tell whether a notebook reads what others left."""
+    return READS_RUNS in used_modules(notebook)
 
 
 def named_data_files(notebook: Path, modules: Collection[Code]) -> list[Path]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from evaluation import records
+from evaluation import records, stored_runs
 from evaluation.published import paper_of
 from publish import dependencies
 from resources import registry
@@ -44,6 +44,9 @@ def notebook_inputs(notebook: str, profile: str) -> dict[str, str]:
         inputs[f"data/published/{published.name}"] = file_digest(published)
     if settings().answers == "fresh":
         inputs["ANSWERS"] = "fresh"
+    if dependencies.reads_runs(path):
+        for other, record in stored_runs.records_of_others(notebook, profile).items():
+            inputs[f"the run of {other}"] = file_digest(record)
     return inputs
 
 

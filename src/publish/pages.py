@@ -10,43 +10,41 @@ from typing import Any, Final
 
 import pandas as pd
 
-from evaluation import audit, figures
-from evaluation.markup import Markup, escape
+from evaluation import audit, book_links, figures
+from evaluation.markup import Markup, escape, fine_print, sortable
 from evaluation.published import Kind, papers as declared_papers, published
 from evaluation.verdicts import evidence_lines, here_word, verdict_mark, verdict_with_reason
 from evaluation.vocabulary import ANSWERED_HERE, TESTED
 from helpers import requests
-from publish import claim_pages, methods, pieces, viewer
-from publish.advice import Advice
+from publish import claim_pages, pieces, viewer
 from publish.board_cells import BY, HERE_BY
 from publish.board_pages import PAPERS, subject_of
 from publish.board_tables import models
 from publish.chapters import Chapter
 from publish.paper_pages import PaperPages
-from publish.pieces import Measured, fine_print, folded, link_to, sortable, spaced, table
+from publish.pieces import Measured, folded, link_to, spaced, table
 from publish.run_pages import ORIGINS, ChapterAudit, audit_chapter
 
 FUNCTIONS: Final = (
     "n_questions picture tally outcomes reasons papers experiments downloads runs software models "
     "sources data parameters faults benchmarks settings_table launch_links costs servers file "
     "evidence exhibit audited"
-    " diagram balance landing headlines untested figures_gallery get_it shapes"
+    " diagram balance landing headlines untested figures_gallery get_it opening"
     " claim_counts claim_lists coverage replayed replayed_table"
     " landing_notes cost_words samples"
 )
-"""What a template may call, beside `verdict` and what `Advice` says."""
+"""What a template may call, beside `verdict`."""
 _NONE: Final = "\N{EN DASH}"
 
 
 @dataclass(frozen=True)
 class ChapterAnswers:
-    """What the viewer, the page on building and the audit say of a chapter."""
+    """What the viewer and the audit say of a chapter."""
 
     entry: dict[str, Any]
     """The chapter in the viewer's index."""
     scripts: dict[str, str]
     """The viewer's scripts by their names."""
-    results: list[methods.TaskResult]
     audit: ChapterAudit
 
 
@@ -59,8 +57,6 @@ class Pages(PaperPages):
             name: getattr(self, name) for name in FUNCTIONS.split()
         }
         functions["verdict"] = verdict_mark
-        for name in ("summary", "table", "picture", "methods"):
-            functions[f"advice_{name}"] = getattr(self.advice, name)
         return functions
 
     @cached_property
@@ -72,22 +68,13 @@ class Pages(PaperPages):
         if chapter.name in self._read or not viewer.arms(chapter):
             return
         store = requests.store(requests.working())
-        results = methods.task_results(chapter, store)
         entry, scripts = viewer.scripts(chapter, store)
-        self._read[chapter.name] = ChapterAnswers(entry, scripts, results, audit_chapter(chapter))
+        self._read[chapter.name] = ChapterAnswers(entry, scripts, audit_chapter(chapter))
 
     def _answers(self) -> list[ChapterAnswers]:
         for chapter in self.chapters:
             self.read(chapter)
         return list(self._read.values())
-
-    @cached_property
-    def advice(self) -> Advice:
-        """What the page on building says."""
-        results: list[methods.TaskResult] = []
-        for answers in self._answers():
-            results += answers.results
-        return Advice(results)
 
     def audited(self) -> str:
         """Return what the audit says of the rows of each chapter.
@@ -271,7 +258,9 @@ class Pages(PaperPages):
         entry = self._read[notebook].entry
         arm = next((part for part in cell.number.id.split(".") if part in entry["arms"]), "")
         model = cell["model"] if cell["model"] in entry["models"] else ""
-        return Markup('<a href="{}">answers</a>').format(viewer.link(notebook, arm, model=model))
+        return Markup('<a href="{}">answers</a>').format(
+            book_links.answers_address(notebook, arm, model=model)
+        )
 
     def ledger(self, paper: str) -> str:
         """Return the claims of a paper, each with its rule, its verdicts and their reasons."""
@@ -294,13 +283,13 @@ class Pages(PaperPages):
         }
 
     def scripts(self) -> dict[str, str]:
-        """Return the data of the answer viewer and of the figure on building, as scripts."""
+        """Return the data of the answer viewer, as scripts."""
         files: dict[str, str] = {}
         entries = []
         for answers in self._answers():
             files |= answers.scripts
             entries.append({**answers.entry, "paper": _title(answers.entry["paper"])})
-        return files | viewer.index(entries) | self.advice.files()
+        return files | viewer.index(entries)
 
 
 def _has_answers(claims: pd.DataFrame, model: str) -> bool:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from evaluation.figures import standalone_svg
-from evaluation.markup import Markup, escape
+from evaluation.markup import Markup, escape, fine_print
 from evaluation.published import Kind
 from evaluation.verdicts import here_word, verdict_with_reason
 from evaluation.vocabulary import REASONS, TESTED
@@ -16,10 +16,10 @@ from publish import claim_pages, pieces
 from publish.board_pages import BoardPages, subject_of
 from publish.chapter_extras import Exhibit, gallery, tables_archive
 from publish.chapters import Chapter, PageError
-from publish.diagrams import diagram_of, small_diagrams
+from publish.diagrams import diagram_of
 from publish.headlines import HEADLINES, Headline, PaperHeadlines, read_headlines
 from publish.launch import repository_url
-from publish.pieces import fine_print, table
+from publish.pieces import table
 from publish.staged_notebooks import StagedPage
 
 _NONE: Final = "\N{EN DASH}"
@@ -44,11 +44,6 @@ class PaperPages(BoardPages):
     def diagram(paper: str) -> str:
         """Return the diagram of a paper's architecture, with its table of parts."""
         return diagram_of(paper)
-
-    def shapes(self) -> str:
-        """Return the shapes of all architectures, each leading to its paper's page."""
-        methods = {paper: entry.method for paper, entry in self._headlines.items()}
-        return small_diagrams(methods)
 
     @staticmethod
     def get_it() -> str:

@@ -8,14 +8,12 @@ from typing import Any, Final
 import pandas as pd
 
 from evaluation import figures, verdicts
-from evaluation.markup import Markup
+from evaluation.markup import Markup, sortable
 from evaluation.published import Number, published
 from evaluation.records import ModelUsed, Record
 from publish.durations import duration
 from publish.replayed import replayed_sentences
 
-_TOGETHER: Final = re.compile(r"(?<=\b[np]) (?=[=<] \d)|(?<=\b[np] [=<]) (?=\d)|(?<=\d) (?=%)")
-"""Spaces at which no line may end."""
 ACROSS: Final = "across_papers"  # what this book asks of its own; the claims are no paper's
 _NO_LLM = frozenset({"graph", "encoder", "spaCy"})
 """Engines, as records name them, that serve no language model."""
@@ -84,11 +82,6 @@ def spaced(text: str) -> str:
     return text.replace("%", " %").replace("-", "\N{MINUS SIGN}")
 
 
-def sortable(value: float, text: str) -> Markup:
-    """A number as displayed, with the value that it is sorted by."""
-    return Markup('<data class="rag-number" value="{!r}">{}</data>').format(float(value), text)
-
-
 def absent(status: str) -> Markup:
     """The word for why there is no value."""
     return Markup('<span class="rag-absent">{}</span>').format(
@@ -140,12 +133,6 @@ class Measured:
 def number_of(number_id: str) -> Number:
     """Return the printed number of that id."""
     return published(number_id.partition(".")[0]).number(number_id)
-
-
-def fine_print(text: str) -> Markup:
-    """Small print. No line ends between a number and its letter or its per cent."""
-    joined = type(text)(_TOGETHER.sub("\N{NO-BREAK SPACE}", text))
-    return Markup('<span class="rag-why">{}</span>').format(joined) if text else Markup()
 
 
 def for_screens(drawn: Callable[..., figures.Picture]) -> str:

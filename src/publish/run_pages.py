@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from evaluation import audit
-from evaluation.markup import Markup, escape
+from evaluation.markup import Markup, escape, fine_print
 from evaluation.outcomes import Outcomes
 from evaluation.published import Basis, published
 from evaluation.records import Record
@@ -19,7 +19,7 @@ from publish import viewer
 from publish.chapters import Chapter
 from publish.durations import duration
 from publish.launch import repository_url
-from publish.pieces import answering, digits, engine_words, fine_print, folded, link_to, table
+from publish.pieces import answering, digits, engine_words, folded, link_to, table
 from publish.replayed import Replayed, replayed_sentences, replies_of, searches_of, total_of
 from resources.parameters import read_notebook
 from resources.registry import registry
@@ -310,14 +310,25 @@ class RunPages:
 
         It is empty if the run that is shown has none.
         """
-        for chapter in self.chapters:
-            if chapter.name != notebook or not chapter.record or chapter.record.sample:
-                continue
-            for output in _outputs(chapter.notebook):
-                html = "".join(output.get("data", {}).get("text/html", ""))
-                if _caption(html).startswith(beginning):
-                    return re.sub(r"\s*\n\s*", " ", html)
+        for output in self._outputs_of(notebook):
+            html = "".join(output.get("data", {}).get("text/html", ""))
+            if _caption(html).startswith(beginning):
+                return re.sub(r"\s*\n\s*", " ", html)
         return ""
+
+    def opening(self, notebook: str) -> str:
+        """Return the answer at the beginning of a chapter; empty if no run of it is shown."""
+        for output in self._outputs_of(notebook):
+            text = "".join(output.get("data", {}).get("text/markdown", ""))
+            if text:
+                return text
+        return ""
+
+    def _outputs_of(self, notebook: str) -> Iterator[dict[str, Any]]:
+        """Yield the outputs of the run on real data that is shown of a chapter."""
+        for chapter in self.chapters:
+            if chapter.name == notebook and chapter.record and not chapter.record.sample:
+                yield from _outputs(chapter.notebook)
 
 
 def audit_chapter(chapter: Chapter) -> ChapterAudit:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
-from publish import freshness
+from publish import dependencies, freshness
 from resources import engine_install, run_guard
 from resources.parameters import check_profile
 from resources.settings import NOTEBOOKS, ROOT, PublicError, profile_model, settings, threads
@@ -92,18 +92,22 @@ def run_stale(names: Sequence[str], jobs: int | None = None, *, again: bool = Fa
     selected = select(names)
     check_profile(settings().profile, notebook_names())
     jobs = jobs or default_jobs()
-    stale = _stale(selected)
-    to_run = selected if again else stale
-    if not to_run:
-        return 0
-    raise_file_limit()
-    install_engine()
     # of some notebooks it cannot be said how long the others take
     shown_jobs = 0 if names else jobs
-    untimed = [name for name in to_run if name not in TIMED]
-    timed = [name for name in to_run if name in TIMED]
-    status = run_at_once(untimed, jobs, shown_jobs)
-    return max(status, run_at_once(timed, 1, min(shown_jobs, 1)))
+    readers = [name for name in selected if dependencies.reads_runs(NOTEBOOKS / f"{name}.ipynb")]
+    others = [name for name in selected if name not in readers]
+    status = 0
+    to_run = others if again else _stale(others)
+    if to_run:
+        raise_file_limit()
+        install_engine()
+        untimed = [name for name in to_run if name not in TIMED]
+        timed = [name for name in to_run if name in TIMED]
+        status = run_at_once(untimed, jobs, shown_jobs)
+        status = max(status, run_at_once(timed, 1, min(shown_jobs, 1)))
+    # what the others leave makes them stale
+    to_run = readers if again else _stale(readers)
+    return max(status, run_at_once(to_run, jobs, shown_jobs))
 
 
 def _stale(names: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from evaluation import compare, verdicts
+from evaluation import book_links, compare, verdicts
 from evaluation.figures import SCORES, inline
 from evaluation.markup import escape
 from evaluation.outcomes import Outcomes
@@ -90,7 +90,9 @@ def _run_sentences(chapter: Chapter) -> str:
     if record:
         sentences += f" {inline(run_line(record))}."
     if viewer.arms(chapter):
-        sentences += f' <a href="../{viewer.link(chapter.name)}">See every answer</a>.'
+        sentences += (
+            f' <a href="../{book_links.answers_address(chapter.name)}">See every answer</a>.'
+        )
     return sentences
 
 
@@ -106,7 +108,9 @@ def _linked_tables(chapter: Chapter) -> MakeTable | None:
         if not {arm, against or arm} <= arms:
             return ""
         model = model or _only_model(own, [arm, against])
-        return "../" + viewer.link(chapter.name, arm, against, model=model, text=text)
+        return "../" + book_links.answers_address(
+            chapter.name, arm, against, model=model, text=text
+        )
 
     def make_table(scores: Mapping[str, Any]) -> str:
         if "tested" in scores:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, urlencode
 
 import pandas as pd
 
@@ -82,37 +81,6 @@ def _rows(
     newest: Path, notebook: str, profile: str
 ) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
     return answers.read(newest), compare.others(notebook, profile)
-
-
-def link(
-    notebook: str,
-    arm: str = "",
-    against: str = "",
-    *,
-    model: str = "",
-    text: str = "",
-    show: str = "",
-) -> str:
-    """Return the viewer's address for an experiment.
-
-    Args:
-        notebook: Name of the experiment's notebook.
-        arm: Show this arm alone.
-        against: Show this arm beside the other.
-        model: Show answers of this model alone.
-        text: Show rows that contain this text.
-        show: Which questions: ``all``, ``wrong``, ``disagree`` and so on, see `viewer.js`.
-    """
-    filters = {
-        "nb": notebook,
-        "arm": arm,
-        "against": against,
-        "model": model,
-        "show": show,
-        "text": text,
-    }
-    chosen = [(name, value) for name, value in filters.items() if value]
-    return "answers.html#" + urlencode(chosen, quote_via=quote, errors="replace")
 
 
 def scripts(chapter: Chapter, store: Store) -> tuple[dict[str, Any], dict[str, str]]:

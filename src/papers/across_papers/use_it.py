@@ -8,10 +8,6 @@ import pandas as pd
 from evaluation import answers
 from evaluation.outcomes import Outcomes
 
-TEXTS = ("question", "answer", "items", "requests")
-NEEDED = tuple(column for column in answers.COLUMNS if column not in TEXTS)
-"""Columns of the answers that a score needs; the others take most of the time to read."""
-
 
 @dataclass(frozen=True)
 class InTheBook:
@@ -134,8 +130,9 @@ def systems_table(systems: Sequence[System] = SYSTEMS, draws: int = 2000) -> pd.
 
 
 def _rows_of(score: InTheBook, draws: int) -> Outcomes:
-    frame = answers.read(answers.RELEASED / score.notebook, NEEDED)
-    frame = frame[(frame.source == "rerun") & (frame.arm == score.arm)]
+    path = answers.arm_file(answers.RELEASED / score.notebook, score.arm)
+    frame = answers.read(path, answers.SCORE_COLUMNS)
+    frame = frame[frame.source == "rerun"]
     if score.tasks:
         frame = frame[frame.task.isin(score.tasks)]
     return Outcomes(frame, draws=draws)

@@ -1,22 +1,23 @@
-"""What each task of `book/build.yml` takes: quality and cost of each method, simple ones too."""
+"""Quality and cost of each method, simple ones too, for the tasks of `data/build_tasks.yml`."""
 
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, groupby
 from typing import Final
 
 import pandas as pd
 import yaml
 
+from evaluation import answers, compare, paired
 from evaluation.measures import measure_label
-from evaluation.metrics import Score
+from evaluation.metrics import DRAWS, Score
 from evaluation.outcomes import Comparison, Outcomes
 from evaluation.records import Record
+from evaluation.stored_runs import StoredRun, newest_run
+from helpers import requests
 from helpers.requests import Store
-from publish import viewer
-from publish.chapters import Chapter
-from resources.settings import ROOT
+from resources.settings import DATA
 
 LEVEL: Final = 0.05
 """Below this adjusted p one method is called better."""
@@ -26,7 +27,7 @@ LEVEL: Final = 0.05
 class Task:
     """Something that several arms of one notebook do.
 
-    It is an entry of `book/build.yml`, which explains the attributes.
+    It is an entry of `data/build_tasks.yml`, which explains the attributes.
     """
 
     notebook: str
@@ -38,11 +39,12 @@ class Task:
     seconds: str = ""
     prepared: Mapping[str, str] = field(default_factory=dict)
     texts: str = ""
+    remark: str = ""
 
 
 def tasks() -> list[Task]:
     """Return the tasks in the order of the book."""
-    text = (ROOT / "book" / "build.yml").read_text(encoding="utf-8")
+    text = (DATA / "build_tasks.yml").read_text(encoding="utf-8")
     return [Task(**entry) for entry in yaml.safe_load(text)]
 
 
@@ -78,6 +80,7 @@ class TaskResult:
     comparison: Comparison | None
     note: str
     """The measure, and what the questions are about if that is nobody."""
+    run: StoredRun | None = None
 
     @property
     def better(self) -> str:
@@ -87,31 +90,73 @@ class TaskResult:
         return "simple" if self.comparison.test.difference > 0 else "other"
 
 
-def task_results(chapter: Chapter, store: Store) -> list[TaskResult]:
-    """Return the tasks that a chapter with answers has rows of, of all its models."""
-    own_tasks = [task for task in tasks() if task.notebook == chapter.name]
-    if not own_tasks or chapter.record is None:
-        return []
-    own, others = viewer.rows(chapter)
-    rows = pd.concat([own, *others.values()])
-    results = [compare_methods(task, chapter.record, rows, store) for task in own_tasks]
-    return [result for result in results if result]
+@dataclass(frozen=True)
+class RunAnswers:
+    """What a run answered.
 
-
-def compare_methods(
-    task: Task, record: Record, rows: pd.DataFrame, store: Store
-) -> TaskResult | None:
-    """Return what the rows of a notebook say of a task; None if they have none of it.
-
-    The p of the comparison is not adjusted.
-
-    Args:
-        task: A task of the notebook.
-        record: The notebook's run, which has the timings.
+    Attributes:
+        record: The run, which has the timings.
         rows: Rows of all its models.
         store: Requests, which have the tokens.
+        draws: Number of bootstrap samples and permutations.
     """
-    task_rows = _rows_of(task, rows)
+
+    record: Record
+    rows: pd.DataFrame
+    store: Store
+    draws: int = DRAWS
+
+
+def read_results(profile: str, draws: int = DRAWS) -> list[TaskResult]:
+    """Compare the methods of every task that the newest runs answer, by all their models.
+
+    The p-values are adjusted over the tasks by Holm's method.
+
+    Args:
+        profile: Name of the profile. Where it has no run, the reference's is read.
+        draws: Number of bootstrap samples and permutations.
+    """
+    store = requests.store(requests.working())
+    results = []
+    for notebook, own_tasks in groupby(tasks(), key=lambda task: task.notebook):
+        run = newest_run(notebook, profile)
+        if run is None:
+            continue
+        run_answers = RunAnswers(run.record, _read_rows(run, profile), store, draws)
+        for task in own_tasks:
+            result = compare_methods(task, run_answers)
+            if result:
+                results.append(replace(result, run=run))
+    return adjust_p_values(results)
+
+
+def _read_rows(run: StoredRun, profile: str) -> pd.DataFrame:
+    """Return the rows of a run and those of other models."""
+    own = answers.read(run.files.answers, answers.SCORE_COLUMNS)
+    others = compare.others(run.record.notebook, profile)
+    return pd.concat([own, *(rows[answers.SCORE_COLUMNS] for rows in others.values())])
+
+
+def adjust_p_values(results: Sequence[TaskResult]) -> list[TaskResult]:
+    """Adjust the p-values of the tasks' comparisons by Holm's method."""
+    p_values = [result.comparison.test.p for result in results if result.comparison]
+    adjusted_p = iter(paired.holm(p_values))
+    adjusted = []
+    for result in results:
+        if result.comparison:
+            comparison = replace(result.comparison, p=next(adjusted_p))
+            adjusted.append(replace(result, comparison=comparison))
+        else:
+            adjusted.append(result)
+    return adjusted
+
+
+def compare_methods(task: Task, run: RunAnswers) -> TaskResult | None:
+    """Return what a run of the task's notebook says of it; None if it has nothing of it.
+
+    The p of the comparison is not adjusted.
+    """
+    task_rows = _rows_of(task, run.rows)
     if task_rows is None:
         return None
     scored = task_rows[[task.measure in measures for measures in task_rows.measures]]
@@ -125,15 +170,16 @@ def compare_methods(
             continue
         name = f"{arm}|{model}"
         timed = task_rows[(task_rows.arm == arm) & (task_rows.model == model)]
-        methods[name] = _method(task, record, own_rows, timed, store)
+        methods[name] = _method(task, run, own_rows, timed)
         parts.append(own_rows.assign(arm=name))
     if not methods:
         return None
     pair = _best_pair(task, methods)
     comparison = None
     if pair:
-        [comparison] = Outcomes(pd.concat(parts)).compare([pair], task.measure)
-    return TaskResult(task, methods, comparison, _note(task, record))
+        outcomes = Outcomes(pd.concat(parts), draws=run.draws)
+        [comparison] = outcomes.compare([pair], task.measure)
+    return TaskResult(task, methods, comparison, _note(task, run.record))
 
 
 def _rows_of(task: Task, rows: pd.DataFrame) -> pd.DataFrame | None:
@@ -170,29 +216,27 @@ def _note(task: Task, record: Record) -> str:
     return f"{label}, {texts}" if texts else label
 
 
-def _method(
-    task: Task, record: Record, rows: pd.DataFrame, timed: pd.DataFrame, store: Store
-) -> Method:
+def _method(task: Task, run: RunAnswers, rows: pd.DataFrame, timed: pd.DataFrame) -> Method:
     """Return the score and the costs of a method.
 
     Args:
         task: The task that it is for.
-        record: The run, which has the timings.
+        run: The run that has the method.
         rows: The method's rows that are compared.
         timed: All its rows, of which some were timed.
-        store: Requests, which have the tokens.
     """
     arm = str(rows.arm.iloc[0])
     keys = list(chain.from_iterable(rows.requests))
     waits = [measures[task.seconds][0] for measures in timed.measures if task.seconds in measures]
-    timings = {step.name: step.seconds for step in record.provenance.timings}
+    timings = {step.name: step.seconds for step in run.record.provenance.timings}
+    score = Outcomes(rows, draws=run.draws).score(task.measure)
     return Method(
         arm=arm,
         label=task.arms[arm],
         model=str(rows.model.iloc[0]) if keys else "",
         asks=bool(keys),
-        score=replace(Outcomes(rows).score(task.measure), unparsed=0),
-        tokens=_tokens_each(keys, len(rows), store),
+        score=replace(score, unparsed=0),
+        tokens=_tokens_each(keys, len(rows), run.store),
         seconds=statistics.median(waits) if waits else None,
         prepared=timings.get(task.prepared.get(arm, "")),
     )

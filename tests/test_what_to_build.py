@@ -1,4 +1,4 @@
-"""The pages on what to build and on findings: computed from rows, requests and records, and silent without them."""
+"""What to build, and the findings: computed from rows, requests and records, and silent without them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from evaluation import answers, figures, record, records
+from evaluation import answers, figures, record, records, stored_runs
 from evaluation.answers import Answer
 from evaluation.outcomes import Outcomes
 from evaluation.records import Record
 from helpers.requests import Row, Store, plain, request_key
-from publish import viewer
-from publish.advice import Advice
+from papers.across_papers.methods import RunAnswers, Task, compare_methods, tasks
+from papers.across_papers.what_to_build import Advice
+from publish import freshness, viewer
 from publish.chapters import Chapter
-from publish.methods import Task, TaskResult, compare_methods, tasks
 from publish.pages import ChapterAnswers, Pages
 from publish.run_pages import audit_chapter
 from resources.settings import NOTEBOOKS
@@ -114,7 +114,7 @@ def store(tmp_path: Path) -> Store:
 def test_the_simple_method_is_the_one_whose_rows_name_no_request(
     kept: Record, store: Store
 ) -> None:
-    found = compare_methods(TASK, kept, rows(), store)
+    found = compare_methods(TASK, RunAnswers(kept, rows(), store))
     assert found
     assert found.comparison
     table, llm = found.methods[found.comparison.first], found.methods[found.comparison.second]
@@ -135,9 +135,8 @@ def test_the_simple_method_is_the_one_whose_rows_name_no_request(
 def test_a_task_goes_to_the_method_that_a_paired_test_prefers(
     kept: Record, store: Store, better: str, verdict: str
 ) -> None:
-    found = compare_methods(
-        TASK, kept, rows(better=better, units=4 if verdict == "neither" else 40), store
-    )
+    answered = rows(better=better, units=4 if verdict == "neither" else 40)
+    found = compare_methods(TASK, RunAnswers(kept, answered, store))
     assert found
     assert found.better == verdict
 
@@ -146,20 +145,20 @@ def test_methods_are_compared_on_the_questions_that_all_of_them_answered(
     kept: Record, store: Store
 ) -> None:
     some = Outcomes([row("few", f"u{i}", False, MODEL) for i in range(8)]).frame
-    found = compare_methods(TASK, kept, pd.concat([rows(), some]), store)
+    found = compare_methods(TASK, RunAnswers(kept, pd.concat([rows(), some]), store))
     assert found
     assert {method.score.n for method in found.methods.values()} == {8}
 
 
 def test_another_model_is_a_method_of_its_own(kept: Record, store: Store) -> None:
     other = Outcomes([row("llm", f"u{i}", True, "Other-7B") for i in range(40)]).frame
-    found = compare_methods(TASK, kept, pd.concat([rows(), other]), store)
+    found = compare_methods(TASK, RunAnswers(kept, pd.concat([rows(), other]), store))
     assert found
     assert [(m.model, m.tokens) for m in found.methods.values() if m.asks] == [
         (MODEL, 100.0),
         ("Other-7B", None),
     ]
-    assert "not stored" in shown(found).methods()
+    assert "not stored" in Advice([found]).methods_table().html
 
 
 def test_seconds_are_those_of_questions_that_were_asked_one_at_a_time(
@@ -173,7 +172,7 @@ def test_seconds_are_those_of_questions_that_were_asked_one_at_a_time(
         ]
     )
     task = replace(TASK, prepared={"table": "index"})
-    found = compare_methods(task, kept, pd.concat([rows(), timed.frame]), store)
+    found = compare_methods(task, RunAnswers(kept, pd.concat([rows(), timed.frame]), store))
     assert found
     table, llm = found.methods.values()
     assert (table.seconds, llm.seconds) == (None, 2.0)
@@ -183,30 +182,98 @@ def test_seconds_are_those_of_questions_that_were_asked_one_at_a_time(
 def test_the_papers_method_is_compared_where_it_asks_no_llm(kept: Record, store: Store) -> None:
     own = Outcomes([row("hybrid", f"u{i}", i % 2 == 0) for i in range(40)]).frame
     task = replace(TASK, arms={"table": "Table", "hybrid": "Hybrid"}, paper="hybrid")
-    found = compare_methods(task, kept, pd.concat([rows(), own]), store)
+    found = compare_methods(task, RunAnswers(kept, pd.concat([rows(), own]), store))
     assert found
     assert found.comparison
     assert (found.comparison.first, found.comparison.second) == ("table|", "hybrid|")
-    assert "neither asks" in shown(found).table()
+    assert "neither asks" in Advice([found]).table().html
 
 
 @pytest.mark.parametrize("task", [replace(TASK, only={"kind": "x"}), replace(TASK, measure="f1")])
 def test_a_task_without_rows_is_left_out(kept: Record, store: Store, task: Task) -> None:
-    assert compare_methods(task, kept, rows(), store) is None
+    assert compare_methods(task, RunAnswers(kept, rows(), store)) is None
 
 
-def shown(*found: TaskResult) -> Advice:
-    """The page of these tasks."""
-    page = Advice([])
-    vars(page)["results"] = [*found]
-    return page
+def test_without_a_run_the_chapter_says_so() -> None:
+    advice = Advice([])
+    assert "No run" in advice.summary()
+    assert advice.differences() is None
+    assert advice.costs() is None
+    assert advice.table().text.startswith("0 tasks")
 
 
-def test_the_page_without_a_run_says_so() -> None:
-    page = shown()
-    assert "No run" in page.summary()
-    assert page.picture() == ""
-    assert json.loads(page.files()["build-points.js"].partition("= ")[2].rstrip(";\n")) == []
+def test_a_link_of_the_table_leads_to_the_answers_of_the_method(kept: Record, store: Store) -> None:
+    found = compare_methods(TASK, RunAnswers(kept, rows(), store))
+    assert found
+    html = Advice([found]).table().html
+    assert f'href="../answers.html#nb={CHAPTER}&amp;arm=llm&amp;model={MODEL}"' in html
+    assert f'href="{CHAPTER}.html"' in html
+    assert "100 tokens a question, against none" in html
+
+
+def test_the_figures_show_each_difference_and_each_cost(kept: Record, store: Store) -> None:
+    found = compare_methods(TASK, RunAnswers(kept, rows(), store))
+    assert found
+    advice = Advice([found])
+    differences, costs = advice.differences(), advice.costs()
+    assert differences
+    assert costs
+    assert differences.html.count("<svg") == 2  # one for narrow screens
+    assert "Is it? +75.0" in differences.html
+    assert "LLM 25.0 % with 100 tokens" in costs.html
+
+
+@pytest.fixture
+def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folders of this machine's runs and of the reference's, which are empty."""
+    monkeypatch.setattr(answers, "BUILT", tmp_path / "own" / "answers")
+    monkeypatch.setattr(answers, "RELEASED", tmp_path / "kept" / "answers")
+    monkeypatch.setattr(records, "RECORDS", tmp_path / "own" / "records")
+    monkeypatch.setattr(stored_runs, "RESULTS", tmp_path / "kept" / "results")
+    return tmp_path
+
+
+def leave(folder: Path, record_of_run: Record, answers_folder: Path) -> None:
+    """Leave a run as a chapter does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    records.write(folder / f"{CHAPTER}.json", record_of_run)
+    answers.write(answers_folder, rows(), licence="CC0-1.0")
+
+
+def test_the_reference_is_read_where_this_machine_has_no_run(stores: Path, kept: Record) -> None:
+    assert stored_runs.newest_run(CHAPTER, "smoke") is None
+    leave(stores / "kept/results/laptop", kept, stores / "kept/answers" / CHAPTER)
+    run = stored_runs.newest_run(CHAPTER, "smoke")
+    assert run
+    assert run.origin == "reference run"
+    sample = kept.model_copy(update={"sample": True, "profile": "smoke"})
+    leave(stores / "own/records/smoke", sample, stores / "own/answers/smoke" / CHAPTER)
+    run = stored_runs.newest_run(CHAPTER, "smoke")
+    assert run
+    assert run.origin == "run of the SAMPLE"
+    reference = stored_runs.newest_run(CHAPTER, "laptop")
+    assert reference
+    assert reference.origin == "reference run"
+
+
+def test_numbers_of_the_sample_say_so(stores: Path, kept: Record, store: Store) -> None:
+    sample = kept.model_copy(update={"sample": True, "profile": "smoke"})
+    leave(stores / "own/records/smoke", sample, stores / "own/answers/smoke" / CHAPTER)
+    found = compare_methods(TASK, RunAnswers(sample, rows(), store))
+    assert found
+    advice = Advice([replace(found, run=stored_runs.newest_run(CHAPTER, "smoke"))])
+    shown = [advice.table(), advice.methods_table(), advice.differences(), advice.costs()]
+    assert all("SAMPLE" in str(part and part.html) for part in shown)
+    assert "SAMPLE" in advice.summary()
+
+
+def test_a_new_run_of_a_chapter_makes_the_comparison_stale(stores: Path, kept: Record) -> None:
+    leave(stores / "kept/results/laptop", kept, stores / "kept/answers" / CHAPTER)
+    before = freshness.notebook_inputs("20_what_to_build", "smoke")
+    own = kept.model_copy(update={"profile": "smoke"})
+    leave(stores / "own/records/smoke", own, stores / "own/answers/smoke" / CHAPTER)
+    after = freshness.notebook_inputs("20_what_to_build", "smoke")
+    assert freshness.changes(before, after) == f"the run of {CHAPTER} changed"
 
 
 def test_every_task_names_a_notebook_and_arms_of_its_own() -> None:
@@ -248,7 +315,7 @@ def test_the_audit_of_a_chapter_shows_what_its_rows_hide(
         tmp_path / "answers" / "laptop" / CHAPTER, Outcomes(labelled).frame, licence="CC0-1.0"
     )
     page = Pages([chapter])
-    vars(page)["_read"] = {CHAPTER: ChapterAnswers({}, {}, [], audit_chapter(chapter))}
+    vars(page)["_read"] = {CHAPTER: ChapterAnswers({}, {}, audit_chapter(chapter))}
     shown = page.audited()
     assert "found in 1 of 1" in shown
     assert "against the commonest label" in shown

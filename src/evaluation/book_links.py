@@ -1,0 +1,34 @@
+"""Addresses of the book's pages, relative to its first page."""
+
+from urllib.parse import quote, urlencode
+
+
+def answers_address(
+    notebook: str,
+    arm: str = "",
+    against: str = "",
+    *,
+    model: str = "",
+    text: str = "",
+    show: str = "",
+) -> str:
+    """Return the viewer's address for an experiment.
+
+    Args:
+        notebook: Name of the experiment's notebook.
+        arm: Show this arm alone.
+        against: Show this arm beside the other.
+        model: Show answers of this model alone.
+        text: Show rows that contain this text.
+        show: Which questions: ``all``, ``wrong``, ``disagree`` and so on, see `viewer.js`.
+    """
+    filters = {
+        "nb": notebook,
+        "arm": arm,
+        "against": against,
+        "model": model,
+        "show": show,
+        "text": text,
+    }
+    chosen = [(name, value) for name, value in filters.items() if value]
+    return "answers.html#" + urlencode(chosen, quote_via=quote, errors="replace")
