@@ -43,7 +43,6 @@ PAGES = [
     "index",
     "findings",
     "audit",
-    "build",
     "how-to-read",
     "scoreboard",
     BOARD,
