@@ -96,18 +96,22 @@ def run_stale(names: Sequence[str], jobs: int | None = None, *, again: bool = Fa
     shown_jobs = 0 if names else jobs
     readers = [name for name in selected if dependencies.reads_runs(NOTEBOOKS / f"{name}.ipynb")]
     others = [name for name in selected if name not in readers]
-    status = 0
-    to_run = others if again else _stale(others)
-    if to_run:
-        raise_file_limit()
-        install_engine()
-        untimed = [name for name in to_run if name not in TIMED]
-        timed = [name for name in to_run if name in TIMED]
-        status = run_at_once(untimed, jobs, shown_jobs)
-        status = max(status, run_at_once(timed, 1, min(shown_jobs, 1)))
+    status = _run_asking(others if again else _stale(others), jobs, shown_jobs)
     # what the others leave makes them stale
     to_run = readers if again else _stale(readers)
     return max(status, run_at_once(to_run, jobs, shown_jobs))
+
+
+def _run_asking(notebooks: Sequence[str], jobs: int, shown_jobs: int) -> int:
+    """Run notebooks that may ask a model, those that time requests last; 0, or 1 if one failed."""
+    if not notebooks:
+        return 0
+    raise_file_limit()
+    install_engine()
+    untimed = [name for name in notebooks if name not in TIMED]
+    timed = [name for name in notebooks if name in TIMED]
+    status = run_at_once(untimed, jobs, shown_jobs)
+    return max(status, run_at_once(timed, 1, min(shown_jobs, 1)))
 
 
 def _stale(names: Sequence[str]) -> list[str]:

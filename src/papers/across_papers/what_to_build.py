@@ -197,16 +197,10 @@ def plot_differences(pairs: Sequence[Pair], width: float, characters: int) -> Fi
         The figure. The caller closes it.
     """
     labels = [fill(pair.words, characters) for pair in pairs]
-    tests = [pair.test for pair in pairs]
-    table = pd.DataFrame(
-        {
-            "difference": [100 * test.difference for test in tests],
-            "low": [100 * test.low for test in tests],
-            "high": [100 * test.high for test in tests],
-            "task": labels,
-            "better": [pair.result.better for pair in pairs],
-        }
-    )
+    bounds = [(pair.test.difference, pair.test.low, pair.test.high) for pair in pairs]
+    table = 100 * pd.DataFrame(bounds, columns=["difference", "low", "high"])
+    table["task"] = labels
+    table["better"] = [pair.result.better for pair in pairs]
     height = sum(0.4 + 0.2 * label.count("\n") for label in labels) + 0.9
     figure = plt.figure(figsize=(width, height))
     (
