@@ -289,7 +289,6 @@ DIRECT: dict[str, Callable[[str], str]] = {
     "evaluation.verdicts.verdict_with_reason": lambda text: verdicts.verdict_with_reason(
         text, text
     ),
-    "evaluation.verdicts.evidence_lines": lambda text: verdicts.evidence_lines(f"{text}; {text}"),
     "evaluation.outcomes.Outcomes.table": lambda text: (
         outcomes(text).table(["accuracy"], text, by="kind").html
     ),
