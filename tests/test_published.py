@@ -144,10 +144,10 @@ def test_a_claim_that_no_notebook_decides_says_why():
     row = (
         scoreboard.ledger("side_effects")
         .set_index("id")
-        .loc["side_effects.claim.larger_models_also_struggle"]
+        .loc["side_effects.claim.classifier_trails"]
     )
     assert (row.verdict, row.here_answer) == ("cannot be tested", "not run")
-    assert "hosted services" in row.why
+    assert "defines neither quantity" in row.why
 
 
 def test_kept_records_are_on_real_data_and_know_every_id():

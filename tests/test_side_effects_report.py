@@ -78,7 +78,7 @@ FOUR = (
 
 
 def test_claims_that_hold_agree(run):
-    out = page(questions(400), closed_book=150, format_a=100, format_b=30, graphrag=0, lookup=0)
+    out = page(questions(400), closed_book=160, format_a=72, format_b=36, graphrag=0, lookup=0)
     verdicts = decide(run, out, *FOUR, *ERRORS)
     assert {verdicts[claim] for claim in FOUR} == {"agrees"}
     assert {verdicts[claim] for claim in ERRORS} == {"inconclusive"}  # there is no error to explain
@@ -119,6 +119,56 @@ def test_a_tie_that_retrieval_forces_refutes_nothing(run):
     assert run.claims[0].kind == "rescored"  # what the authors released comes first
 
 
+def test_where_a_tie_is_forced_the_authors_prompts_decide(run):
+    """There the model reads the texts itself, so the formats can differ."""
+    asked = questions(400)
+    arms = {"graphrag": 0, "format_b": 0, "format_a": 0}
+    same = [row for arm in arms for row in rows(asked, arm, 0, differ=False)]
+    by_prompt = {"authors_graphrag": 0, "authors_format_b": 40, "authors_format_a": 100}
+    read = [row for arm, wrong in by_prompt.items() for row in rows(asked, arm, wrong)]
+    decide(run, page([], same, read), "graphrag_beats_text_rag", "pairs_beat_lists")
+    assert {finding.verdict for finding in run.claims if finding.kind == "rerun"} == {"agrees"}
+    reason = why(run, "graphrag_beats_text_rag", "rerun")
+    assert reason.index("authors_graphrag") < reason.index("The tie is forced")
+
+
+@pytest.mark.parametrize(("wrong", "verdict"), [(40, "differs"), (400, "agrees")])
+def test_a_small_lead_is_no_substantial_one(run, wrong, verdict):
+    """Of 1,000 pairs, 40 are four points; the word asks for more than ten."""
+    out = page(questions(1000), graphrag=0, format_a=400, format_b=wrong)
+    claims = ("graphrag_beats_text_rag", "graphrag_far_above_text_rag")
+    found = decide(run, out, *claims)
+    assert found == {"graphrag_beats_text_rag": "agrees", "graphrag_far_above_text_rag": verdict}
+
+
+@pytest.mark.parametrize(("closed_book", "verdict"), [(100, "differs"), (400, "agrees")])
+def test_far_more_accurate_asks_for_more_than_ten_points(run, closed_book, verdict):
+    out = page(questions(1600), closed_book=closed_book, format_a=40, format_b=0, graphrag=0)
+    found = decide(run, out, "retrieval_beats_closed_book")
+    assert found == {"retrieval_beats_closed_book": verdict}
+
+
+def test_the_printed_accuracy_of_hosted_models_is_too_low_for_chance(run):
+    printed = run.printed
+    rules.decide(run, Outcomes([]), "larger_models_also_struggle", printed=printed)
+    (finding,) = run.claims
+    assert (finding.kind, finding.verdict) == ("printed", "agrees")
+    assert "63.0 % [49.3, 74.9], 51 drugs" in finding.why
+    content = printed.model_dump(by_alias=True, include={"paper", "title", "numbers"})
+    for number in content["numbers"]:
+        if number["id"].endswith("chatgpt_4"):
+            number |= {"printed": "99%", "value": 0.99}
+    better = published.Published.model_validate({**content, "claims": ()})
+    decision = rules.evaluate(
+        printed.claim("side_effects.claim.larger_models_also_struggle").rule,
+        Outcomes([]),
+        "printed",
+        paper="side_effects",
+        facts={"printed": better},
+    )
+    assert decision.verdict == "inconclusive"
+
+
 @pytest.mark.parametrize(("handed_right", "verdict"), [(True, "agrees"), (False, "differs")])
 def test_a_wrong_answer_is_the_models_only_if_it_was_handed_the_truth(run, handed_right, verdict):
     wrong = rows(questions(400), "graphrag", 6, handed_right=handed_right)
@@ -139,7 +189,7 @@ def test_a_released_error_may_be_the_parsers_or_a_failed_query(run, name):
     claim = "residual_errors_are_llm_mislabels"
     rules.decide(run, page([], released, pairs), claim, recorded=[0.8] * 6)
     assert next(c.verdict for c in run.claims if c.kind == "rescored") == "inconclusive"
-    assert ("6 of 6." in why(run, claim, "rescored")) == (name == "red eyes")
+    assert ("Format B 0 of 6" in why(run, claim, "rescored")) == (name == "red eyes")
     assert ("query of the graph failed" in why(run, claim, "rescored")) == (name == "rash")
 
 

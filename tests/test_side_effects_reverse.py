@@ -404,7 +404,9 @@ def page(
     rows = [
         row
         for arm, how in {**MADE, **other}.items()
-        for row in sr.weight_as_benchmark(made_up(*how, asked, arm=arm, model=PAPERS), thirty())
+        for row in sr.weight_as_benchmark(
+            made_up(*how, asked, arm=arm, model="" if arm == "graphrag" else PAPERS), thirty()
+        )
     ]
     return Outcomes(rows, labels=arms.LABELS, draws=200)
 
@@ -415,8 +417,6 @@ def run() -> record.Run:
 
 
 CLAIMS = {
-    "graph_returns_exact_sets": "agrees",  # the LLM added a name, the graph did not
-    "graph_is_near_instant": "agrees",
     "graph_is_faster_than_text": "agrees",
     "pairs_nearly_exact_on_sets": "agrees",
     "pairs_slow_with_set_size": "agrees",
@@ -425,8 +425,12 @@ CLAIMS = {
 }
 
 
+BY_GRAPH = ("graph_returns_exact_sets", "graph_is_near_instant")
+"""Claims about the graph alone; another store than the paper's tests them here only."""
+
+
 def decide(run: record.Run, out: Outcomes, *claims: str) -> dict[str, str]:
-    rules.decide(run, out, *(claims or CLAIMS))
+    rules.decide(run, out, *(claims or (*CLAIMS, *BY_GRAPH)))
     return {c.id.rpartition(".")[2]: c.verdict for c in run.claims if c.kind == "rerun"}
 
 
@@ -446,6 +450,41 @@ def test_a_run_reports_every_printed_number_and_decides_every_claim(run):
         1 / values["format_b.latency"].value
     )
     assert decide(run, out) == CLAIMS
+    here = {finding.id.rpartition(".")[2]: finding.answer for finding in run.here_findings}
+    assert {name: here[name] for name in BY_GRAPH} == dict.fromkeys(BY_GRAPH, "with the claim")
+    models = [f.models for f in run.here_findings if f.id.endswith(BY_GRAPH)]
+    assert not any(models), "no language model takes part"
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.2, "agrees"), (0.7, "differs")])
+def test_lists_find_few_drugs_if_fewer_than_half(run, share, verdict):
+    """However many more another arm finds."""
+    out = page(format_a=(share, 0, lambda n: 3.0))
+    assert decide(run, out, "lists_under_retrieve") == {"lists_under_retrieve": verdict}
+
+
+def test_the_queries_are_in_the_papers_tiers(run):
+    whole = [
+        sr.Query(f"e{n}", frozenset(f"d{i}" for i in range(n))) for n in (5, 19, 20, 100, 499, 500)
+    ]
+    small = sr.Query("e4", frozenset(f"d{i}" for i in range(4)))
+    rule = paper_rules.reverse_queries_span_tiers
+    assert rule(Outcomes([]), queries=whole).verdict == "agrees"
+    assert rule(Outcomes([]), queries=whole[:-1]).verdict == "differs", "no large one"
+    assert rule(Outcomes([]), queries=[*whole, small]).verdict == "differs"
+
+
+def test_a_ratio_of_times_weighs_the_tiers_as_the_benchmark_does():
+    """One of nine small queries was drawn, and the only large one."""
+    queries = thirty()[:9] + thirty()[15:16]
+    drawn = [queries[0], queries[-1]]
+    n_large = len(queries[-1].drugs)
+    slow = made_up(1, 0, lambda n: 100.0 if n == n_large else 1.0, drawn, arm="slow")
+    fast = made_up(1, 0, lambda n: 1.0, queries, arm="fast")
+    rows = [*sr.weight_as_benchmark(slow, queries), *sr.weight_as_benchmark(fast, queries)]
+    ratio = paper_rules.times_as_long(Outcomes(rows, draws=200), "slow", "fast")
+    assert ratio is not None
+    assert ratio.value == pytest.approx(0.9 * 1 + 0.1 * 100, rel=0.01)
 
 
 def test_a_subset_is_weighted_as_the_benchmark_is():

@@ -79,7 +79,10 @@ def test_the_whole_code_of_a_rule_does_not_refute_rows_at_the_printed_values(cla
     for seed in range(ROW_SETS):
         rows = trials.simulated_rows(claim.rule, small, seed=seed)
         words[rules.evaluate_here(claim.rule, rows, paper=paper).verdict] += 1
+    expected = "agrees"
+    if not claim.rule.function:
+        expected = trials.attempt(claim, trial, sets=10).expected
+    wrong = "differs" if expected == "agrees" else "agrees"
     assert words["not tested"] == 0, words
-    assert words["differs"] <= 3, (
-        words
-    )  # of 40, at a rate of 2.5 % more come once in a hundred times
+    # of 40, at a rate of 2.5 % more come once in a hundred times
+    assert words[wrong] <= 3, words

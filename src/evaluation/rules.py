@@ -45,6 +45,7 @@ _UNANSWERED: Final[tuple[Reason, ...]] = (
     "another model",
     "no answers",
     "judge at chance",
+    "forced tie",
 )
 """Reasons by which the next rule of `first_of` is asked."""
 

@@ -4,6 +4,7 @@ Each takes the rows of a run, and facts that a notebook hands over, and returns 
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,14 +19,15 @@ from scipy.stats import permutation_test, rankdata
 from evaluation import decisions, figures
 from evaluation.answers import Item
 from evaluation.decisions import Decision, Part
-from evaluation.metrics import Score, bootstrap, proportion, ratio
+from evaluation.metrics import Score, bootstrap, proportion, ratio, wilson
 from evaluation.outcomes import Outcomes
 from evaluation.paired import paired_means
-from evaluation.published import Kind
+from evaluation.published import Kind, Published
 from evaluation.record import Run
 from papers.side_effects.corpus import Question
 from papers.side_effects.data import LEAST, Knowledge, Sider, by_name, with_least
 from papers.side_effects.forward import ARMS
+from papers.side_effects.reverse import TIERS, Query, tier_of
 
 FAST = 100
 """Text takes more than this many times as long as the graph: orders of magnitude (Abstract)."""
@@ -97,6 +99,8 @@ It is also recorded where the query of the graph failed, for then the graph's an
 """
 MIN_ERRORS = 5
 """With fewer errors a run cannot tell where they come from."""
+WITH_RETRIEVAL = [arm for arm in ARMS if arm != "closed_book"]
+"""The architectures whose prompts hold what was retrieved."""
 
 
 def _graphrag_errors(outcomes: Outcomes) -> pd.DataFrame | Decision:
@@ -159,7 +163,7 @@ def residual_errors_are_llm_mislabels(
     The released parser takes "yes" within a name for the answer; a rerun's takes whole words alone.
 
     Args:
-        outcomes: Answers of GraphRAG, and of Format B about the same pairs.
+        outcomes: Answers of GraphRAG, and of text retrieval about the same pairs.
         recorded: The confidences that the authors recorded with their released errors.
     """
     wrong = _graphrag_errors(outcomes)
@@ -169,16 +173,54 @@ def residual_errors_are_llm_mislabels(
     within = (wrong.predicted == "YES") & name_has_yes
     if not within.any():
         return _released_errors_decision(recorded)
-    same_pairs = outcomes.where(arm=["graphrag", "format_b"], unit=[*wrong.unit[within]]).frame
+    same_pairs = outcomes.where(arm=WITH_RETRIEVAL, unit=[*wrong.unit[within]]).frame
     others = same_pairs.drop(index=wrong.index[within])
-    n_no = (others.predicted == "NO").sum()
+    counts = [
+        f"{outcomes.label(arm)} {(rows.predicted == 'YES').sum()} of {len(rows)}"
+        for arm, rows in others.groupby("arm", sort=False)
+    ]
     why = (
         f'{within.sum()} of {len(wrong)} errors are YES to an effect with "yes" in its name '
         '("eyes"), which the released parser reads as YES wherever a reply repeats the name. '
-        "The other answers about these pairs, by GraphRAG and Format B, are NO in "
-        f"{n_no} of {len(others)}. The replies are not released."
+        f"YES in the other answers about these pairs: {', '.join(counts)}. "
+        "The replies are not released."
     )
     return Decision("inconclusive", why)
+
+
+def larger_models_also_struggle(
+    _: Outcomes,
+    *,
+    printed: Published,
+    **__: Any,  # noqa: ANN401
+) -> Decision:
+    """Decide whether the hosted models fall short of GraphRAG, by the printed numbers (Results).
+
+    The drugs are the units of both intervals: no answers about a drug can make their mean less
+    certain than one answer of YES or NO would.
+    """
+    hosted = [
+        printed.number(f"side_effects.text.{name}").value for name in ("chatgpt_3_5", "chatgpt_4")
+    ]
+    with_graph = [
+        printed.number(f"side_effects.{table}.graphrag.accuracy").value
+        for table in ("table1", "table2")
+    ]
+    n_hosted = int(printed.number("side_effects.text.chatgpt_drugs").value)
+    n_graph = int(printed.number("side_effects.text.drugs").value)
+    best_hosted = _wilson_score(max(hosted), n_hosted)
+    graph = _wilson_score(min(with_graph), n_graph)
+    why = (
+        f"Printed: closed book with a hosted model at most {figures.score_text(best_hosted)}, "
+        f"{n_hosted} drugs; GraphRAG with a compact one at least {figures.score_text(graph)}, "
+        f"{n_graph} drugs."
+    )
+    return Decision(decisions.below(best_hosted, graph.low), why)
+
+
+def _wilson_score(share: float, n: int) -> Score:
+    """Return a printed share with Wilson's interval over ``n`` units."""
+    return Score(share, n, *wilson(share * n, n))
 
 
 def benchmark_is_balanced(
@@ -269,31 +311,42 @@ def times_as_long(outcomes: Outcomes, slow: str, fast: str) -> Score | None:
         The ratio over the queries that both answered, with a bootstrap over queries; None if
         they share none.
     """
-    both = pd.concat([_latency(outcomes, slow), _latency(outcomes, fast)], axis=1, join="inner")
-    if not len(both):
+    slow_rows, fast_rows = _latency(outcomes, slow), _latency(outcomes, fast)
+    both = slow_rows.join(fast_rows, how="inner", lsuffix="_slow", rsuffix="_fast")
+    if both.empty:
         return None
-    return ratio(both[0], both[1], clusters=both.index.to_numpy(), draws=outcomes.draws)
+    # the arm with fewer queries was drawn by tier; its weights restore the benchmark's tiers
+    has_fewer = "slow" if len(slow_rows) < len(fast_rows) else "fast"
+    weight = both[f"weight_{has_fewer}"]
+    return ratio(
+        weight * both.seconds_slow,
+        weight * both.seconds_fast,
+        clusters=both.index.to_numpy(),
+        draws=outcomes.draws,
+    )
 
 
-def _latency(outcomes: Outcomes, arm: str) -> pd.Series:
-    units = outcomes.frame.unit[outcomes.frame.arm == arm]
-    return pd.Series(outcomes.values("latency", arm), index=units)
+def _latency(outcomes: Outcomes, arm: str) -> pd.DataFrame:
+    """Return the seconds and the weight of each query of an arm."""
+    rows = outcomes.frame[outcomes.frame.arm == arm]
+    weighted = [measures["latency"] for measures in rows.measures]
+    table = pd.DataFrame(weighted, columns=["seconds", "weight"], index=rows.unit)
+    table["seconds"] /= table.weight
+    return table
 
 
-def graph_returns_exact_sets(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
-    """Decide whether the graph returns every set exactly (Table 4).
-
-    The reason also counts the sets of the arm in which a language model words the graph's list.
-    """
-    arms = [arm for arm in ("graphrag", "graph_llm") if arm in outcomes.arms]
-    if "graphrag" not in arms:
-        return Decision("not tested", "There are no answers of the graph.", reason="no answers")
-    counts = []
-    for arm in arms:
-        is_exact = outcomes.values("exact", arm) == 1
-        counts.append(f"{outcomes.label(arm)}: {is_exact.sum()} of {len(is_exact)} sets")
-    holds = decisions.exactly(bool((outcomes.values("exact", "graphrag") == 1).all()))
-    return Decision(holds, f"Exact sets: {'; '.join(counts)}. The queried graph is the truth.")
+def reverse_queries_span_tiers(
+    _: Outcomes,
+    *,
+    queries: Sequence[Query],
+    **__: Any,  # noqa: ANN401
+) -> Decision:
+    """Decide whether the released queries span the four tiers, and none is outside (Results)."""
+    sizes = Counter(tier_of(len(query.drugs)) for query in queries)
+    outside = sizes.pop(None, 0)
+    counts = ", ".join(f"{tier} {sizes[tier]}" for tier in TIERS)
+    why = f"Queries by tier: {counts}; {outside} of {len(queries)} are in no tier."
+    return Decision(decisions.exactly(not outside and len(sizes) == len(TIERS)), why)
 
 
 def graph_is_faster_than_text(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
