@@ -176,7 +176,7 @@ def residual_errors_are_llm_mislabels(
     same_pairs = outcomes.where(arm=WITH_RETRIEVAL, unit=[*wrong.unit[within]]).frame
     others = same_pairs.drop(index=wrong.index[within])
     counts = [
-        f"{outcomes.label(arm)} {(rows.predicted == 'YES').sum()} of {len(rows)}"
+        f"{outcomes.label(str(arm))} {(rows.predicted == 'YES').sum()} of {len(rows)}"
         for arm, rows in others.groupby("arm", sort=False)
     ]
     why = (
@@ -342,7 +342,8 @@ def reverse_queries_span_tiers(
     **__: Any,  # noqa: ANN401
 ) -> Decision:
     """Decide whether the released queries span the four tiers, and none is outside (Results)."""
-    sizes = Counter(tier_of(len(query.drugs)) for query in queries)
+    n_drugs = [len(query.drugs) for query in queries]
+    sizes = Counter(map(tier_of, n_drugs))
     outside = sizes.pop(None, 0)
     counts = ", ".join(f"{tier} {sizes[tier]}" for tier in TIERS)
     why = f"Queries by tier: {counts}; {outside} of {len(queries)} are in no tier."
