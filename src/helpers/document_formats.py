@@ -97,6 +97,9 @@ def read_html(content: bytes) -> list[Section]:
 UNSEEN = ["head", "script", "style", "template", "svg"]
 """Elements whose text is not shown."""
 
+HIDDEN_STYLE = re.compile(r"\b(?:display\s*:\s*none|visibility\s*:\s*hidden)\b", re.IGNORECASE)
+"""A style by which a browser does not show an element."""
+
 HEADINGS = ["h1", "h2", "h3", "h4", "h5", "h6"]
 PARAGRAPHS = ["article", "blockquote", "div", "dl", "ol", "p", "pre", "section", "table", "ul"]
 LINES = ["br", "dd", "dt", "li", "tr"]
@@ -114,7 +117,9 @@ MAX_PLACE_CHARACTERS = 100
 
 def _sections_of_page(page: str) -> list[Section]:
     soup = BeautifulSoup(page.replace(SECTION_START, " "), "html.parser")
-    for element in soup.find_all(UNSEEN):
+    unseen = soup.find_all(UNSEEN) + soup.find_all(hidden=True)
+    unseen += soup.find_all(style=HIDDEN_STYLE)
+    for element in unseen:
         element.decompose()
     for string in soup.find_all(string=True):
         if type(string) is NavigableString and string.find_parent("pre") is None:

@@ -52,7 +52,8 @@ READER_PACKAGES = ("pypdf", "mammoth", "beautifulsoup4")
 OWN_FILE_MODE = 0o600
 """Of files with text of own documents: for their owner alone."""
 
-NO_TEXT = "it holds no text. Run OCR on scanned pages."
+NO_TEXT = "it holds no text."
+NO_TEXT_ON_PAGES = f"{NO_TEXT} Run OCR on scanned pages."
 
 
 @dataclass(frozen=True)
@@ -285,7 +286,7 @@ def _read_sections(path: Path, suffix: str, reader: FormatReader) -> list[Sectio
     # The listing has resolved all links; one that has come since is refused.
     content = texts.read_bytes(path, flags=os.O_NOFOLLOW)
     if not content:
-        raise TextError("it is empty, it holds no text.")
+        raise TextError("it is empty.")
     if suffix in TEXT_KINDS:
         return [Section("", texts.decode(content))]
     return reader.read(content, suffix)
@@ -304,7 +305,7 @@ def _document(name: str, sections: Sequence[Section]) -> Document:
             places.append(Place(len(text), section.place))
         text += section_text.strip()
     if not text:
-        raise TextError(NO_TEXT)
+        raise TextError(NO_TEXT_ON_PAGES if name.lower().endswith(".pdf") else NO_TEXT)
     if name.lower().endswith(".md"):
         places = _headings(text)
     return Document(name, text, tuple(places))
@@ -325,4 +326,4 @@ def _empty_places(name: str, sections: Sequence[Section]) -> dict[str, str]:
     empty = [section.place for section in named if not section.text.strip()]
     if not empty:
         return {}
-    return {f"{name}, {_first_names(empty)}": NO_TEXT}
+    return {f"{name}, {_first_names(empty)}": NO_TEXT_ON_PAGES}

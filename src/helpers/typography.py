@@ -15,6 +15,9 @@ LIGATURES = {
     "\N{LATIN SMALL LIGATURE LONG S T}": "st",
     "\N{LATIN SMALL LIGATURE ST}": "st",
 }
+FULL_WIDTH = {chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
+"""The letters, digits and marks of ASCII in the width of a Chinese or Japanese character."""
+
 INVISIBLE = "\N{SOFT HYPHEN}\N{ZERO WIDTH SPACE}\N{WORD JOINER}\N{ZERO WIDTH NO-BREAK SPACE}"
 LINE_ENDS = "\N{LINE SEPARATOR}\N{PARAGRAPH SEPARATOR}"
 CONTROLS = [chr(code) for code in [*range(0x20), *range(0x7F, 0xA0)] if chr(code) not in "\n\t"]
@@ -22,6 +25,7 @@ CONTROLS = [chr(code) for code in [*range(0x20), *range(0x7F, 0xA0)] if chr(code
 REPLACEMENTS = str.maketrans(
     {
         **LIGATURES,
+        **FULL_WIDTH,
         **dict.fromkeys(INVISIBLE, ""),
         **dict.fromkeys(LINE_ENDS, "\n"),
         **dict.fromkeys(CONTROLS, " "),
@@ -44,7 +48,7 @@ def normalise(parts: Sequence[str]) -> list[str]:
             decides how it is joined in another.
 
     Returns:
-        The parts, with ligatures in letters, without soft hyphens, with a replacement character
+        The parts, with ligatures in letters, full-width letters in ASCII, without soft hyphens, with a replacement character
         for half of a surrogate pair, and with the words whole that the end of a line divides.
     """
     plain = [_replace_characters(part) for part in parts]
