@@ -352,7 +352,9 @@ def test_a_ligature_is_read_as_its_letters(own: Path) -> None:
 
 
 def test_words_of_full_width_letters_are_found(own: Path) -> None:
-    (own / "wide.txt").write_text("\uff26\uff24\uff21 \uff47\uff55\uff49\uff44\uff45 \uff13\uff10 days")
+    (own / "wide.txt").write_text(
+        "\uff26\uff24\uff21 \uff47\uff55\uff49\uff44\uff45 \uff13\uff10 days"
+    )
     assert texts_of(own)["wide.txt"] == "FDA guide 30 days"
 
 

@@ -297,12 +297,40 @@ def decided(claim: str, rows: list[Row]) -> decisions.Decision:
     return rules.evaluate(rule, Outcomes(rows, draws=500), "rerun", paper="qa_rag")
 
 
-@pytest.mark.parametrize(("refusals", "verdict"), [(9, "agrees"), (0, "inconclusive")])
-def test_examples_are_judged_on_all_questions_refusals_included(
-    refusals: int, verdict: str
-) -> None:
-    rows = rerun(qa_rag=[0.5] * 12, zero_shot=[0.1] * refusals + [0.5] * (12 - refusals))
+@pytest.mark.parametrize(
+    ("without_examples", "verdict"),
+    [(0.3, "agrees"), (0.5, "inconclusive"), (0.7, "differs")],
+)
+def test_fewer_refusals_alone_are_no_better_answers(without_examples: float, verdict: str) -> None:
+    n_refused = 9
+    f1 = {
+        "qa_rag": [0.5] * 18,
+        "zero_shot": [0.1] * n_refused + [without_examples] * n_refused,
+    }
+    rows = []
+    for row in rerun(**f1):
+        is_refusal = row.arm == "zero_shot" and int(row.unit.removeprefix("q")) < n_refused
+        among_answers = {} if is_refusal else {"f1_without_refusals": row.measures["f1"]}
+        rows.append(replace(row, measures={**row.measures, **among_answers}))
     assert decided("few_shot_helps", rows).verdict == verdict
+
+
+def test_a_refusal_has_no_f1_among_answers() -> None:
+    rows = [
+        Row(
+            arm="qa_rag",
+            unit=f"q{refused}",
+            gold="Keep it for a year.",
+            answer=answer,
+            task="answers",
+            measures={"refuses": (refused, 1.0)},
+        )
+        for refused, answer in ((0.0, "Keep it for a year."), (1.0, answers.REFUSAL))
+    ]
+    answered, refused = answers.score_answers(rows, vectors.encoder())
+    assert answered.measures["f1_without_refusals"] == answered.measures["f1"]
+    assert "f1" in refused.measures
+    assert "f1_without_refusals" not in refused.measures
 
 
 def test_passages_that_so_few_questions_cannot_judge_are_undecided() -> None:

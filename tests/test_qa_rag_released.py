@@ -364,6 +364,17 @@ def test_a_gain_that_depends_on_the_own_document_is_told_from_one_that_does_not(
     assert difference == pytest.approx(gains[0] - gains[1], abs=0.2)
 
 
+def test_the_gain_beside_the_own_document_may_be_of_another_measure() -> None:
+    judged = by_own_document(0.4, 0.05)
+    measures = [{"answer_found": of_row["precision"]} for of_row in judged.frame.measures]
+    outcomes = Outcomes(
+        judged.frame.assign(measures=pd.Series(measures, judged.frame.index)), draws=500
+    )
+    pairs = [("qa_rag", "question")]
+    (row,) = differences.gains_by_own_document(outcomes, pairs, "answer_found").to_dict("records")
+    assert float(str(row["difference of the gains"]).split()[0]) == pytest.approx(35, abs=3)
+
+
 def test_the_forest_shows_each_difference_in_the_direction_of_its_sign() -> None:
     outcomes = by_own_document(0.4, -0.3)
     panels = []
@@ -414,11 +425,34 @@ def test_the_reranker_wins_in_print_but_for_two_methods(
 def test_the_printed_tables_decide_what_they_say() -> None:
     assert decided("same_order", []).verdict == "agrees"
     worst = decided("question_is_worst", [])
-    assert (worst.verdict, worst.reason) == ("not tested", "no answers")
+    assert worst.verdict == "inconclusive"  # the two columns of Table 3 say different things
     assert (
         "precision: question 0.556, then multiquery 0.564; recall: multiquery 0.269, then question 0.27"
         in worst.why
     )
+
+
+@pytest.mark.parametrize(
+    ("claim", "number", "value"),
+    [
+        ("table_1_order", "table1.gpt4.precision", 0.6),
+        ("table_1_order", "table1.finetuned_mistral.f1", 0.56),
+        ("fine_tuned_first", "table3.hyde.recall", 0.3),
+        ("fine_tuned_first", "table4.question.f1", 0.6),
+        ("precision_gap_larger", "table5.question.precision", 0.69),
+        ("precision_gap_larger", "table5.question.recall", 0.5),
+    ],
+)
+def test_an_order_in_print_holds_as_printed_and_not_with_another_number(
+    claim: str, number: str, value: float
+) -> None:
+    assert decided(claim, []).verdict == "agrees"
+    paper = published("qa_rag")
+    changed = paper.number(f"qa_rag.{number}").model_copy(update={"value": value})
+    numbers = [changed if n.id == changed.id else n for n in paper.numbers]
+    made = paper.model_copy(update={"numbers": numbers})
+    rule = getattr(qa_rag_rules, claim)
+    assert rule(Outcomes([], labels=released.ARMS), printed=made).verdict == "differs"
 
 
 @pytest.mark.parametrize(

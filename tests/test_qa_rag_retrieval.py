@@ -81,6 +81,12 @@ def test_what_lies_behind_the_encoders_end_is_found_by_its_window_and_its_words_
     assert search.search([asked], 1, "windows") == [[6]]
     assert search.search([asked], 1, "words") == [[6]]
     assert search.search([asked], 3, "start")[0].count(6) == 0
+    question = data.Question("q", asked, "By two divers.", "", "", asked)
+    queries = qr.plain_queries([question])
+    for name, is_found in (("question", False), ("windows", True)):
+        arm = replace(qr.ARMS[name], tracks=(("question", 3),))
+        found = qr.find_candidates(search, arm, queries, [question])
+        assert (6 in found["q"]) == is_found, name
     assert "two divers" in search.excerpts(asked, [6])[0]
     assert all(len(window) <= WINDOW for window in search.windows)
 
@@ -509,3 +515,35 @@ def test_a_reranker_that_cannot_be_had_is_named(searcher: Searcher) -> None:
     (arm, _), missing = rerankers.choose_reranker("nobody/no-such-model", searcher)
     assert arm == "best_window"
     assert "hub" in missing["nobody/no-such-model"]
+
+
+def test_a_chapter_may_ask_one_question_of_a_claim() -> None:
+    """Chapter 16 has no released scores, chapter 17 no searches of its own: none says "not tested"."""
+    claim = "qa_rag.claim.beats_conventional_rag"
+    measures = {
+        "rerun": ("precision_without_judge", ""),
+        "released": ("precision", "contexts"),
+    }
+    rows = []
+    for source, (measure, task) in measures.items():
+        for arm, value in (("qa_rag", 0.9), ("question", 0.5)):
+            for i in range(12):
+                row = Answer(arm=arm, unit=f"q{i}", cluster=f"d{i}", source=source, task=task)
+                rows.append(replace(row, measures={measure: (value, 1.0)}))
+    outcomes = Outcomes(rows, draws=300)
+    run = record.start(
+        notebook="16_qarag_retrieval", paper="qa_rag", profile="smoke", parameters={}
+    )
+    listed = rules.decide_here(run, outcomes, "beats_conventional_rag")
+    assert [(answer.id, answer.answer) for answer in run.here_findings] == [
+        (claim, "with the claim")
+    ]
+    assert not run.claims
+    assert "Here" in listed.html
+    assert "released" not in listed.html
+    assert "(task: )" not in listed.html
+    run = record.start(notebook="17_qarag_answers", paper="qa_rag", profile="smoke", parameters={})
+    listed = rules.decide_for_paper(run, outcomes, "beats_conventional_rag")
+    assert [(found.kind, found.verdict) for found in run.claims] == [("rescored", "agrees")]
+    assert not run.here_findings
+    assert "Here" not in listed.html

@@ -268,9 +268,10 @@ def interval(low: float, high: float) -> Score:
         (-0.004, 0.010, 0.6, "inconclusive"),  # a small gain refutes no claim of a gain
         (-0.15, -0.05, 0.001, "differs"),
         (-0.27, 0.0, 0.07, "inconclusive"),
+        (-0.296, -0.023, 0.083, "inconclusive"),  # the test says what the interval does not
     ],
 )
-def test_better_needs_significance_and_worse_needs_the_whole_interval(low, high, p, verdict):
+def test_better_and_worse_need_significance_and_the_whole_interval(low, high, p, verdict):
     assert decisions.better(interval(low, high), p) == verdict
 
 

@@ -213,10 +213,12 @@ def better(
 
     Returns:
         "agrees" if the first arm is significantly better and by more than the margin, "differs" if
-        it is better by less than the margin or not at all, else "inconclusive".
+        it is better by less than the margin or not at all, else "inconclusive". Where there is no
+        margin, the test must be significant in either direction.
     """
+    has_test = margin == 0 and refuted_below is None
     if difference.high < (margin if refuted_below is None else refuted_below):
-        return "differs"
+        return "differs" if p < ALPHA or not has_test else "inconclusive"
     middle = (difference.low + difference.high) / 2
     is_beyond = middle > 0 if margin == 0 else difference.low > margin
     return "agrees" if p < ALPHA and is_beyond else "inconclusive"

@@ -319,8 +319,9 @@ class Rule(Strict):
         """The measure, and the rows that the rule is restricted to."""
         text = measure_label(self.measure)
         if self.where:
-            conditions = [f"{name}: {' or '.join(values)}" for name, values in self.where.items()]
-            text += f" ({'; '.join(conditions)})"
+            named = {name: values for name, values in self.where.items() if any(values)}
+            conditions = [f"{name}: {' or '.join(values)}" for name, values in named.items()]
+            text += f" ({'; '.join(conditions)})" if conditions else ""
         if self.each:
             text += f", each {self.each}"
         return text

@@ -65,13 +65,45 @@ def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.
     Raises:
         ValueError: If a claim declares no rule.
     """
+    return _decide(run, outcomes, claims, facts, ("paper", "here"))
+
+
+def decide_for_paper(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.Html:  # noqa: ANN401
+    """Answer as `decide` does, but only whether the claims hold for the paper's system.
+
+    For claims about rows that the authors released, of which this notebook reruns nothing.
+    """
+    return _decide(run, outcomes, claims, facts, ("paper",))
+
+
+def decide_here(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.Html:  # noqa: ANN401
+    """Answer as `decide` does, but only whether the claims hold here.
+
+    For claims that another notebook decides by released rows, which this one does not load.
+    """
+    return _decide(run, outcomes, claims, facts, ("here",))
+
+
+def _decide(
+    run: Run,
+    outcomes: Outcomes,
+    claims: Sequence[str],
+    facts: Mapping[str, Any],
+    questions: Sequence[Question],
+) -> figures.Html:
     declared = [run.printed.claim(f"{run.paper}.claim.{name}") for name in claims]
     for claim in declared:
-        _decide_claim(run, outcomes, claim, facts)
+        _decide_claim(run, outcomes, claim, facts, questions)
     return findings(declared, run.claims, run.here_findings, sample=run.sample)
 
 
-def _decide_claim(run: Run, outcomes: Outcomes, claim: Claim, facts: Mapping[str, Any]) -> None:
+def _decide_claim(
+    run: Run,
+    outcomes: Outcomes,
+    claim: Claim,
+    facts: Mapping[str, Any],
+    questions: Sequence[Question],
+) -> None:
     if claim.why_not:
         reason: Reason = "not public" if claim.test else "undefined"
         run.claim(claim.id, "cannot be tested", claim.why_not, reason=reason)
@@ -84,9 +116,11 @@ def _decide_claim(run: Run, outcomes: Outcomes, claim: Claim, facts: Mapping[str
     rule = claim.rule
     if rule is None:
         raise ValueError(f"{claim.id} declares no rule. Add one in data/published/{run.paper}.yml.")
-    for kind in rule.bases:
+    for kind in rule.bases if "paper" in questions else ():
         decision = evaluate(rule, outcomes, kind, paper=run.paper, facts=facts)
         run.claim(claim.id, decision.verdict, kind=kind, **_as_reported(decision, rule, outcomes))
+    if "here" not in questions:
+        return
     decision = evaluate_here(rule, outcomes, paper=run.paper, facts=facts)
     answer = HERE_BY_TESTED.get(decision.verdict, "not run")
     run.claim_here(claim.id, answer, **_as_reported(decision, rule, outcomes))
@@ -160,7 +194,9 @@ def evaluate_here(
         why = "The rule reads printed numbers or released files."
         return Decision("not tested", why, reason="printed only")
     rows = outcomes.where(source=SOURCES["rerun"])
-    return _ask(rule, rows, _Context("rerun", paper, "here", facts or {}))
+    facts = facts or {}
+    decision = _ask(rule, rows, _Context("rerun", paper, "here", facts))
+    return decisions.with_models(decision, facts.get("served", ()))
 
 
 def paper_rules(paper: str) -> ModuleType:

@@ -33,7 +33,7 @@ def findings(
         sample: Whether the run used sample data, which decides nothing.
 
     Returns:
-        One line per claim that has a verdict, with the evidence and the rule folded in.
+        One line per claim that has an answer, with the evidence and the rule folded in.
         Empty if there is none.
     """
     all_found = list(found)
@@ -41,8 +41,8 @@ def findings(
     lines = []
     for claim in claims:
         of_claim = [finding for finding in all_found if finding.id == claim.id]
-        if of_claim:
-            answer = here_by_id.get(claim.id)
+        answer = here_by_id.get(claim.id)
+        if of_claim or answer:
             lines.append(_finding_line(claim, of_claim, answer, sample=sample))
     if not lines:
         return figures.Html("", "")
@@ -61,17 +61,16 @@ def _finding_line(
         why = evidence_lines(finding.why)
         evidence += Markup("<p>{}: {}</p>").format(label.capitalize(), why)
     if here_finding:
-        answer = here_word(here_finding.answer)
-        if sample and here_finding.answer in ANSWERED_HERE:
-            answer = "SAMPLE"
-        answers.append(_answer_mark(f"{here_label(here_finding)}:", answer, here_finding.reason))
+        answers.append(_here_mark(here_finding, sample=sample))
         if here_finding.why not in [finding.why for finding in found]:
             why = evidence_lines(here_finding.why)
             evidence += Markup("<p>{}: {}</p>").format(here_label(here_finding), why)
     if claim.note:
         evidence += Markup("<p>{}</p>").format(claim.note)
+    here_findings = [here_finding] if here_finding else []
+    rule = [*found, *here_findings][0].test
     return Markup("<li><details><summary>{} {}</summary>{}<p>Rule: {}</p></details></li>").format(
-        claim.text, Markup(" ").join(answers), evidence, found[0].test
+        claim.text, Markup(" ").join(answers), evidence, rule
     )
 
 
@@ -88,6 +87,12 @@ def evidence_lines(why: str) -> Markup:
 def here_word(answer: str) -> str:
     """The word of a page for an answer to whether a claim holds here."""
     return HERE_WORDS.get(answer, answer)
+
+
+def _here_mark(finding: HereFinding, *, sample: bool) -> Markup:
+    is_sample = sample and finding.answer in ANSWERED_HERE
+    answer = "SAMPLE" if is_sample else here_word(finding.answer)
+    return _answer_mark(f"{here_label(finding)}:", answer, finding.reason)
 
 
 def here_label(here_finding: HereFinding) -> str:

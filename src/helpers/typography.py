@@ -48,8 +48,9 @@ def normalise(parts: Sequence[str]) -> list[str]:
             decides how it is joined in another.
 
     Returns:
-        The parts, with ligatures in letters, full-width letters in ASCII, without soft hyphens, with a replacement character
-        for half of a surrogate pair, and with the words whole that the end of a line divides.
+        The parts, with ligatures in letters, full-width letters in ASCII, without soft hyphens,
+        with a replacement character for half of a surrogate pair, and with the words whole that
+        the end of a line divides.
     """
     plain = [_replace_characters(part) for part in parts]
     whole_lines = HARD_BREAK.sub(" ", "\n".join(plain))

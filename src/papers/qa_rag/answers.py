@@ -424,6 +424,9 @@ def _with_scores(rows: Sequence[Answer], scores: Iterable[Sequence[float]]) -> l
         bertscore = {}
         for measure, value in zip(("precision", "recall", "f1"), values, strict=True):
             bertscore[measure] = (float(value), 1.0)
+        refuses = row.measures.get("refuses")
+        if refuses and not refuses[0]:
+            bertscore["f1_without_refusals"] = bertscore["f1"]
         scored.append(replace(row, measures={**row.measures, **bertscore}))
     return scored
 

@@ -23,7 +23,10 @@ MARGIN_HEIGHT = 1.1
 """Of what is not rows, in inches."""
 
 CHARACTERS_PER_LABEL = 26
-"""Of a method or a panel, on one line."""
+"""Of a method, on one line."""
+
+CHARACTERS_PER_TITLE = 20
+"""Of a panel, on one line: three panels stand side by side."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ def _draw(panels: Sequence[Panel], arms: dict[str, str]) -> Figure:
     labels = [textwrap.fill(label, CHARACTERS_PER_LABEL) for label in arms.values()]
     first = grid[0][0]
     first.set_yticks(range(len(arms)), labels)
-    first.invert_yaxis()
+    first.set_ylim(len(arms) - 0.5, -0.5)  # the first method on top, none on the frame
     return figure
 
 
@@ -75,7 +78,7 @@ def _draw_panel(axes: Axes, panel: Panel, arms: Sequence[str]) -> None:
         axes.hlines(row, 100 * test.low, 100 * test.high, color=COLOUR, linewidth=2.2)
         axes.plot(100 * test.difference, row, "o", color=COLOUR, markersize=7)
     axes.axvline(0, linestyle=":", color=figures.INK, linewidth=1)
-    axes.set_xlabel(textwrap.fill(f"{panel.title}, points", CHARACTERS_PER_LABEL))
+    axes.set_xlabel(textwrap.fill(f"{panel.title}, points", CHARACTERS_PER_TITLE))
     axes.grid(axis="x")
     axes.tick_params(axis="y", length=0)
 
@@ -87,19 +90,29 @@ def _in_words(panel: Panel, arms: dict[str, str]) -> str:
     return f"{panel.title}: {', '.join(parts)} points."
 
 
-def own_document_interaction(contexts: Outcomes, first: str, second: str) -> Paired:
-    """How much larger a gain in context precision is where a question's own document is removed.
+def own_document_interaction(
+    contexts: Outcomes, first: str, second: str, measure: str = "precision"
+) -> Paired:
+    """How much larger a gain is where a question's own document is removed.
 
     Args:
-        contexts: Rows of the judged contexts, with the stratum of the own document.
+        contexts: Rows of contexts, with the stratum of the own document.
         first: The method with the gain.
         second: The method that loses the document.
+        measure: What is gained, by default the judge's context precision.
     """
-    return interaction(contexts, (first, second), "precision", (OWN, (REMOVED, UNRECOGNISED)))
+    return interaction(contexts, (first, second), measure, (OWN, (REMOVED, UNRECOGNISED)))
 
 
-def gains_by_own_document(contexts: Outcomes, pairs: Sequence[tuple[str, str]]) -> pd.DataFrame:
-    """Tabulate gains in context precision where the own document is removed, and elsewhere.
+def gains_by_own_document(
+    contexts: Outcomes, pairs: Sequence[tuple[str, str]], measure: str = "precision"
+) -> pd.DataFrame:
+    """Tabulate gains where the own document is removed, and elsewhere.
+
+    Args:
+        contexts: Rows of contexts, with the stratum of the own document.
+        pairs: The method with the gain, and the one that loses the document.
+        measure: What is gained, by default the judge's context precision.
 
     Returns:
         A row for each pair: both gains with their numbers of questions, and their difference with
@@ -109,10 +122,10 @@ def gains_by_own_document(contexts: Outcomes, pairs: Sequence[tuple[str, str]]) 
     for first, second in pairs:
         row = {"first": contexts.label(first), "second": contexts.label(second)}
         for value in (REMOVED, UNRECOGNISED):
-            (comparison,) = contexts.where(**{OWN: value}).compare([(first, second)], "precision")
+            (comparison,) = contexts.where(**{OWN: value}).compare([(first, second)], measure)
             gain = figures.points(comparison.test)
             row[f"gain, {value}"] = f"{gain} (n = {comparison.test.n})"
-        difference = own_document_interaction(contexts, first, second)
+        difference = own_document_interaction(contexts, first, second, measure)
         row["difference of the gains"] = figures.points(difference)
         row["p"] = figures.p_text(difference.p)
         rows.append(row)

@@ -19,6 +19,7 @@ from evaluation import figures
 from evaluation.answers import Answer
 from evaluation.metrics import proportion
 from evaluation.outcomes import Outcomes
+from evaluation.published import Published
 from evaluation.record import Run
 from helpers import llm
 from helpers.llm import LLM
@@ -357,6 +358,19 @@ def losses_words(logs: Mapping[str, TrainingLog]) -> str:
             f"split {SPLITS[name]}: validation loss {moved}, from {first:.2f} to {last:.2f}, {seen}"
         )
     return f"Loss over steps. {'; '.join(parts)}."
+
+
+def printed_rows(printed: Published) -> str:
+    """The rows of Table 1 in words, for the caption of its rerun."""
+    rows = []
+    for model in ("finetuned_gpt35", "finetuned_mistral", "gpt4"):
+        numbers = [
+            printed.number(f"qa_rag.table1.{model}.{column}")
+            for column in ("precision", "recall", "f1")
+        ]
+        values = "/".join(number.printed for number in numbers)
+        rows.append(f"{numbers[0].row} {values}")
+    return f"printed precision/recall/F1: {', '.join(rows)}"
 
 
 def report(run: Run, outcomes: Outcomes, base: str, encoder: str, why_not: str) -> None:

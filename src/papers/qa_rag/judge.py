@@ -372,6 +372,15 @@ class JudgeReport:
         )
 
 
+def selected_ids(rows: Iterable[Answer], arm: str) -> dict[str, list[str]]:
+    """The ids of the passages that an arm selected, best first, by question id."""
+    ids = {}
+    for row in rows:
+        if row.arm == arm:
+            ids[row.unit] = [item.id for item in row.items if item.rank]
+    return ids
+
+
 def report(
     run: Run,
     judged: Outcomes,

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from evaluation import decisions, figures, metrics
 from evaluation.outcomes import Comparison, Outcomes
 from evaluation.paired import Paired
+from papers.qa_rag.data import OWN, REMOVED, UNRECOGNISED
 from papers.qa_rag.differences import own_document_interaction
 from resources.lora import TrainingLog
 
@@ -23,17 +24,25 @@ def retrieval(outcomes: Outcomes) -> str:
     return (
         f"**In the authors' passages, a generated answer {_finds(answer_against_question)} the "
         f"question ({figures.number(by_answer.value)} against {figures.number(by_question.value)} "
-        f"of {n_questions} questions), and {_effect_of_question(released)}.** "
-        f"{_rerun_of_retrieval(rerun)}"
+        f"of {n_questions} questions){_by_own_document(released)}.** {_rerun_of_retrieval(rerun)}"
     )
 
 
-def _effect_of_question(released: Outcomes) -> str:
-    verdict = _verdict(_compare(released, "qa_rag", "hypothetical", "answer_found"))
-    return {
-        "agrees": "adding the question finds more",
-        "differs": "adding the question finds less",
-    }.get(verdict, "adding the question shows no significant gain")
+def _by_own_document(released: Outcomes) -> str:
+    """The gain where the authors' rule removes the document with the answer, and elsewhere."""
+    if not released.has_column(OWN):
+        return ""
+    gains = {}
+    for value in (REMOVED, UNRECOGNISED):
+        group = released.where(**{OWN: value})
+        if not {"hypothetical", "question"} <= group.arms_with("answer_found"):
+            return ""
+        gains[value] = _compare(group, "hypothetical", "question", "answer_found")
+    return (
+        f": {figures.points(gains[REMOVED].test)} points where their code removed the document "
+        "with the answer for the question alone, "
+        f"{figures.points(gains[UNRECOGNISED].test)} elsewhere"
+    )
 
 
 def _rerun_of_retrieval(rerun: Outcomes) -> str:
@@ -44,8 +53,15 @@ def _rerun_of_retrieval(rerun: Outcomes) -> str:
     text = f"In this run, {label} finds the most ({figures.score_text(scores[best])})"
     if "qa_rag" not in scores:
         return f"{text}."
-    finds = _finds(_compare(rerun, "qa_rag", "question", "answer_found"))
-    return f"{text}, and QA-RAG with small models {finds} the question."
+    lead = _compare(rerun, "qa_rag", "question", "answer_found")
+    sentences = [
+        f"{text}, and QA-RAG with small models {_finds(lead)} the question "
+        f"({figures.points(lead.test)} points)."
+    ]
+    if {"qa_rag_rule", "question_rule"} <= set(rerun.arms):
+        by_rule = _compare(rerun, "qa_rag_rule", "question_rule", "answer_found")
+        sentences.append(f"By the authors' rule it leads by {_change(by_rule)}.")
+    return " ".join(sentences)
 
 
 def answers(outcomes: Outcomes, model: str, encoder: str) -> str:
@@ -79,9 +95,9 @@ def _released_answers(written: Outcomes, contexts: Outcomes, encoder: str) -> st
     return (
         f"**Of the {figures.in_words(len(family))} advantages of QA-RAG's answers that the paper "
         f"prints, {n_words.get(n_sure, default)} significant on the released answers (BERTScore by "
-        f"{encoder}); its contexts are {_change(lead)} more precise than those of the question, a "
-        f"lead that is {_change_of(larger)} larger where the authors' code removes a question's "
-        "own document for the question alone.**"
+        f"{encoder}).** Its contexts are {_change(lead)} more precise than those of the question. "
+        "Where the authors' code removes a question's own document for the question alone, this "
+        f"lead is larger, by {_change_of(larger)}."
     )
 
 

@@ -62,6 +62,17 @@ PRINTED = {
 OTHERS = {
     "base": ArmConfig("Only hypothetical answer, not fine-tuned (24)", (("base", 24),)),
     "bare": ArmConfig("Only question, without the guideline that it names (24)", (("bare", 24),)),
+    "windows": ArmConfig("Only question, by windows (24)", (("question", 24),), by="windows"),
+    "windows_bare": ArmConfig(
+        "Only question by windows, without the guideline that it names (24)",
+        (("bare", 24),),
+        by="windows",
+    ),
+    "windows_qa_rag": ArmConfig(
+        "QA-RAG by windows: question (12), hypothetical answer (12)",
+        (("question", 12), ("tuned", 12)),
+        by="windows",
+    ),
     "bm25": ArmConfig("BM25, question", (("question", 24),), by="words", reranked=False),
     "bm25_bare": ArmConfig(
         "BM25, question without the guideline that it names",
@@ -71,7 +82,9 @@ OTHERS = {
     ),
     "reference": ArmConfig("The FDA's own answer as the query (24)", (("reference", 24),)),
 }
-"""What the printed rows leave open, and plain baselines."""
+"""What the printed rows leave open, and plain baselines.
+
+By windows, the encoder reads all of a passage; otherwise its start alone, as in the paper."""
 ARMS = {**PRINTED, **OTHERS}
 _RULE_LABELS = {
     "question": "Only question",

@@ -60,8 +60,7 @@ def same_order(outcomes: Outcomes, *, printed: Published, **_: Any) -> Decision:
 def question_is_worst(outcomes: Outcomes, *, printed: Published, **_: Any) -> Decision:  # noqa: ANN401
     """Whether only question is the lowest of Table 3, in precision and in recall (section 3.5).
 
-    If it is the lowest in one of them alone, only a test could tell, for which the scores of each
-    question are missing.
+    If it is the lowest in one of them alone, the printed numbers conflict, and leave it open.
     """
     lowest = []
     parts = []
@@ -75,12 +74,55 @@ def question_is_worst(outcomes: Outcomes, *, printed: Published, **_: Any) -> De
         lowest.append(last)
     why = f"The lowest in Table 3, {'; '.join(parts)}."
     if len(set(lowest)) > 1 and "question" in lowest:
-        return Decision(
-            "not tested",
-            f"{why} Neither difference is printed with an interval.",
-            reason="no answers",
-        )
+        return Decision("inconclusive", f"{why} Neither difference is printed with an interval.")
     return Decision(decisions.exactly(set(lowest) == {"question"}), why)
+
+
+def fine_tuned_first(outcomes: Outcomes, *, printed: Published, **_: Any) -> Decision:  # noqa: ANN401
+    """Whether the two methods with the fine-tuned model's answer are the best two (section 4.1).
+
+    In context precision and recall (Table 3) and in F1 of the answers (Table 4).
+    """
+    parts = []
+    are_first = []
+    for table, column in (("table3", "precision"), ("table3", "recall"), ("table4", "f1")):
+        best = _order(printed, table, column)[:2]
+        are_first.append(set(best) == {"qa_rag", "hypothetical"})
+        numbers = [printed.number(f"qa_rag.{table}.{arm}.{column}").printed for arm in best]
+        values = [f"{outcomes.label(arm)} {n}" for arm, n in zip(best, numbers, strict=True)]
+        parts.append(f"{column}: {', then '.join(values)}")
+    return Decision(decisions.exactly(all(are_first)), f"The best two by {'; '.join(parts)}.")
+
+
+TABLE_1_ORDER = ["finetuned_gpt35", "gpt4", "finetuned_mistral"]
+"""Of the models, best first (section 2.3)."""
+
+
+def table_1_order(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  # noqa: ANN401
+    """Whether Table 1 prints the three models in the order of section 2.3, in precision and F1."""
+    parts = []
+    are_ordered = []
+    for column in ("precision", "f1"):
+        numbers = [printed.number(f"qa_rag.table1.{model}.{column}") for model in TABLE_1_ORDER]
+        values = [number.value for number in numbers]
+        are_ordered.append(values == sorted(values, reverse=True))
+        parts.append(f"{column}: {', '.join(f'{n.row} {n.printed}' for n in numbers)}")
+    return Decision(decisions.exactly(all(are_ordered)), f"By {'; '.join(parts)}.")
+
+
+def precision_gap_larger(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  # noqa: ANN401
+    """Whether the two halves of QA-RAG differ more in precision than in recall (Table 5)."""
+    gaps = {}
+    for column in ("precision", "recall"):
+        question = printed.number(f"qa_rag.table5.question.{column}").value
+        answer = printed.number(f"qa_rag.table5.hypothetical.{column}").value
+        gaps[column] = answer - question
+    why = (
+        f"Only hypothetical answer minus Only question, 12 documents each: precision "
+        f"{figures.signed(gaps['precision'], 3)}, recall {figures.signed(gaps['recall'], 3)}."
+    )
+    holds = gaps["precision"] > 0 and abs(gaps["precision"]) > abs(gaps["recall"])
+    return Decision(decisions.exactly(holds), why)
 
 
 AGENT_WINS_RECALL = {"multiquery", "hyde"}
