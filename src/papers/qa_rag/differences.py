@@ -104,6 +104,14 @@ def own_document_interaction(
     return interaction(contexts, (first, second), measure, (OWN, (REMOVED, UNRECOGNISED)))
 
 
+def _has_both_groups(contexts: Outcomes, arms: set[str], measure: str) -> bool:
+    """Whether each arm has rows with the measure where the document is removed, and elsewhere."""
+    if not contexts.has_column(OWN):
+        return False
+    groups = [contexts.where(**{OWN: value}) for value in (REMOVED, UNRECOGNISED)]
+    return all(arms <= group.arms_with(measure) for group in groups)
+
+
 def gains_by_own_document(
     contexts: Outcomes, pairs: Sequence[tuple[str, str]], measure: str = "precision"
 ) -> pd.DataFrame:
@@ -115,11 +123,14 @@ def gains_by_own_document(
         measure: What is gained, by default the judge's context precision.
 
     Returns:
-        A row for each pair: both gains with their numbers of questions, and their difference with
-        its p, which says whether the gain depends on the removal.
+        A row for each pair that has questions of both kinds: both gains with their numbers of
+        questions, and their difference with its p, which says whether the gain depends on the
+        removal.
     """
     rows = []
     for first, second in pairs:
+        if not _has_both_groups(contexts, {first, second}, measure):
+            continue
         row = {"first": contexts.label(first), "second": contexts.label(second)}
         for value in (REMOVED, UNRECOGNISED):
             (comparison,) = contexts.where(**{OWN: value}).compare([(first, second)], measure)
