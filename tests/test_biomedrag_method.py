@@ -682,17 +682,35 @@ def test_the_claims_about_printed_numbers_are_decided():
         "better_on_umls": "cannot be tested",
         "better_on_adint": "cannot be tested",
         "one_sentence_best_on_ade": "agrees",
-        "onerel_beats_unirel": "differs",  # on DDI both recalls are the same count
+        "onerel_beats_unirel": "cannot be tested",  # on DDI; OneRel's F1 is its first column
         "superior_everywhere": "differs",  # on ADInt RA-KNN-n is above it
+        "one_chunk_beats_many": "differs",  # so it is for every n
+        "gain_on_git": "agrees",
+        "gain_on_chemprot": "agrees",
+        "gain_on_ddi": "cannot be tested",
+        "gain_on_git_re": "agrees",
+        "retrieval_beats_onerel": "agrees",
+        "light_models_lag_on_git": "agrees",
+        "beyond_best_retrieval": "cannot be tested",  # 89.03 against 88.38
+        "gpt4_untrained_worse": "agrees",
+        "gpt4_above_encoders_on_ade": "differs",  # 75.60 against 97
+        "prompted_llm_best_on_mtsamples": "cannot be tested",
+        "scorer_beats_cosine": "cannot be tested",
+        "diversity_helps": "cannot be tested",
+        "longest_chunks_best": "cannot be tested",
     }
+    for claim in printed_tests.COMPARED:
+        for ours, other in printed_tests._pairs(published("biomedrag"), claim):
+            measures = {number.id.rpartition(".")[2].split("_")[-1] for number in (ours, other)}
+            assert measures != {"recall", "f1"} or "onerel" in f"{ours.id}{other.id}", other.id
     baselines = list(
         printed_tests.comparisons(published("biomedrag"), "significant_on_git")["against"]
     )
     assert len(baselines) == 9
-    assert (
-        list(printed_tests.comparisons(published("biomedrag"), "better_on_chemprot")["against"])
-        == baselines
+    chemprot = list(
+        printed_tests.comparisons(published("biomedrag"), "better_on_chemprot")["against"]
     )
+    assert chemprot == [*baselines, "JBUIM", "SPBERE"]
     ade = printed_tests.comparisons(published("biomedrag"), "better_on_ade")
     assert [f"{model} + BiomedRAG" for model in ade["against"]] == [
         told.partition(",")[0] for told in ade["printed"]

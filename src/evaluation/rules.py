@@ -378,13 +378,21 @@ def _evaluate_first(
 ) -> Decision:
     """The decision of the first rule that has answers, or why the last one has none."""
     skipped: list[str] = []
-    for rule in rules:
+    for rule in _asked_of(rules, context.kind):
         decision = _evaluate_rows(rule, rows, context, n_parts)
         if decision.reason not in _UNANSWERED:
             break
         skipped.append(decision.why)
     reasons = [why for why in dict.fromkeys(skipped) if why != decision.why]
     return replace(decision, why=" ".join([decision.why, *reasons]))
+
+
+def _asked_of(rules: Sequence[Rule], kind: Basis) -> list[Rule]:
+    """The rules that one source can answer: printed numbers have rules of their own."""
+    of_printed = [rule for rule in rules if rule.bases == ("printed",)]
+    if kind == "printed":
+        return of_printed
+    return [rule for rule in rules if rule not in of_printed]
 
 
 def _arms_without_answers(rule: Rule, rows: Outcomes) -> list[str]:

@@ -1,16 +1,18 @@
 """The ablation (biomedrag.md, section 2.3 and 2.4): Table 4, Figures 2 and 3, and their rerun."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import pandas as pd
 
 from evaluation import figures
-from evaluation.metrics import Score
-from evaluation.outcomes import Outcomes
+from evaluation.metrics import ALPHA
+from evaluation.outcomes import Comparison, Outcomes
 from evaluation.record import Run
+from papers.biomedrag.gains import gains
 from papers.biomedrag.retriever import UNTAUGHT
-from papers.biomedrag.study import LABELS, Cell, gain, report_cell
+from papers.biomedrag.study import LABELS, Cell, report_cell
 
 PLACES: Final = {"GIT": ("te", "git_triple_f1"), "GIT-RE": ("re", "git_re_f1")}
 """How the ids of Table 4 and Figure 3 name each data set."""
@@ -114,38 +116,43 @@ def summary(out: Outcomes, counts: Sequence[int]) -> str:
     if "biomedrag" not in out.arms:
         return UNTAUGHT
     is_tuned = {tuned(arm) for _, arm in _PARTS} <= set(out.arms)
-    gains = _gains(out, is_tuned=is_tuned)
-    clear = [f"{part} on {name}" for (part, name), score in gains.items() if _is_clear(score)]
-    finding = "Removing no part clearly changed F1"
-    if clear:
-        finding = f"Removing {figures.listed(clear)} clearly changed F1"
-    used = "fine-tuned" if is_tuned else "prompted"
-    largest = max(gains, key=lambda key: abs(gains[key].value))
+    removals = _removals(out, is_tuned=is_tuned)
+    significant = [removal for removal in removals if removal.comparison.p < ALPHA]
+    findings = [removal.finding() for removal in significant]
+    outcome = figures.listed(findings) or "neither higher nor lower without one of these parts"
+    largest = max(removals, key=lambda removal: abs(removal.comparison.test.difference))
+    changes = [removal.change() for removal in significant or [largest]]
     best = [f"n = {_best_count(out.where(task=name), counts)} on {name}" for name in PLACES]
     return (
-        f"**{finding} of the {used} model.** The largest difference is that by {largest[0]} on "
-        f"{largest[1]}, {_points(gains[largest])} points, and RA-KNN-n scored best with "
-        f"{figures.listed(best)} of the n tried."
+        f"**The {'fine-tuned' if is_tuned else 'prompted'} model scores significantly {outcome}.** "
+        f"With the part, F1 changes by {figures.listed(changes)}; of the n tried, RA-KNN-n scored "
+        f"highest with {figures.listed(best)}."
     )
 
 
-def _gains(out: Outcomes, *, is_tuned: bool) -> dict[tuple[str, str], Score]:
-    """Return what each part adds to F1 on each data set."""
-    gains = {}
+@dataclass(frozen=True)
+class _Removal:
+    """The whole method against the method without one part, on one data set."""
+
+    part: str
+    data: str
+    comparison: Comparison
+
+    def finding(self) -> str:
+        direction = "lower" if self.comparison.test.difference > 0 else "higher"
+        return f"{direction} on {self.data} without {self.part}"
+
+    def change(self) -> str:
+        return f"{figures.points(self.comparison.test)} points ({self.part}, {self.data})"
+
+
+def _removals(out: Outcomes, *, is_tuned: bool) -> list[_Removal]:
+    removals = []
     for part, arm in _PARTS:
-        first, second = ("lora_rag", tuned(arm)) if is_tuned else ("biomedrag", arm)
-        for name in PLACES:
-            gains[part, name] = gain(out.where(task=name), first, second)
-    return gains
-
-
-def _is_clear(score: Score) -> bool:
-    """Whether the 95 % interval of a difference excludes zero."""
-    return score.low > 0 or score.high < 0
-
-
-def _points(score: Score) -> str:
-    return figures.points_text(score.value, score.low, score.high)
+        pair = ("lora_rag", tuned(arm)) if is_tuned else ("biomedrag", arm)
+        for name, comparison in gains(out, list(PLACES), pair).items():
+            removals.append(_Removal(part, name, comparison))
+    return removals
 
 
 def _best_count(out: Outcomes, counts: Sequence[int]) -> int:

@@ -34,6 +34,8 @@ Chooser = Retriever | Nearest
 UTILISATION: Final = 0.4
 """Share of a GPU's speed that a training reaches, about."""
 OPERATIONS_PER_SECOND: Final = UTILISATION * 989e12
+MIN_HOURS: Final = 0.01
+"""The shortest time that is given in hours."""
 """Of one H100 in bfloat16; 989e12 is its data sheet's number."""
 CHARACTERS_PER_TOKEN: Final = 4
 """Of English text, about; it only serves to estimate what a training costs."""
@@ -266,7 +268,8 @@ def training_cost(jobs: Sequence[Job], recipe: Recipe, model: str) -> str:
     n_parameters = parameters_of(model)
     if n_parameters:
         hours = 4 * n_parameters * n_tokens / OPERATIONS_PER_SECOND / 3600
-        text += f", {hours:,.2f} hours of one H100 at {UTILISATION:.0%} of its speed"
+        amount = f"{hours:,.2f}" if hours >= MIN_HOURS else f"less than {MIN_HOURS}"
+        text += f", {amount} hours of one H100 at {UTILISATION:.0%} of its speed"
     return f"{text}; those that are stored cost nothing."
 
 

@@ -110,7 +110,8 @@ def summary(run: Run, out: Outcomes, names: Sequence[str]) -> str:
     first, used = (tuned, TUNED) if tuned else (prompted, PROMPTED)
     model = _model(out, used.arms[0])
     changes = [
-        f"{figures.points(comparison.test)}{' points' * (not i)}{_place(out, name, names)}"
+        f"{figures.points(comparison.test)}{' points' * (not i)}{_place(out, name, names)} "
+        f"{_level(out, name, comparison)}"
         for i, (name, comparison) in enumerate(first.items())
     ]
     text = (
@@ -150,8 +151,14 @@ def _listed(names: Sequence[str], tests: Gains) -> str:
 def _place(out: Outcomes, name: str, names: Sequence[str]) -> str:
     if len(names) == 1:
         return ""
-    name, _, rows = name_rows(out, name).partition(", ")
-    return f" on {name} ({rows})" if rows else f" on {name}"
+    return f" on {name_rows(out, name).partition(', ')[0]}"
+
+
+def _level(out: Outcomes, name: str, comparison: Comparison) -> str:
+    """Say which F1 the example leads to, and on which rows if not on all."""
+    score = figures.number(comparison.scores[0].value)
+    rows = name_rows(out, name).partition(", ")[2]
+    return f"(to {score}, {rows})" if rows else f"(to {score})"
 
 
 def _printed_text(printed: Published, names: Sequence[str], used: Added) -> str:
