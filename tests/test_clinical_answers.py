@@ -123,6 +123,19 @@ def test_code_on_a_perfect_registry_answers_what_its_columns_hold(charts):
     assert wrong <= {"outcome"}
 
 
+def test_a_question_has_the_layout_of_the_notes_that_hold_its_answer():
+    charts = generate(14, 5, untidy=0.5)
+    untidy_notes = {note.note_id for note in charts.notes() if note.untidy}
+    questions = cc.write_chart_questions(charts, cq.antiseizure_names(), 8, 0, 3)
+    for question in questions:
+        notes = {place.note for place in question.places}
+        n_untidy = len(notes & untidy_notes)
+        layout = question.strata["layout"]
+        assert (layout == "plain") == (n_untidy == 0)
+        assert (layout == "like real notes") == (n_untidy == len(notes))
+    assert {q.strata["layout"] for q in questions} == {"plain", "like real notes", "of both kinds"}
+
+
 def test_the_floor_says_to_all_of_a_kind_what_is_right_most_often(charts):
     questions = cc.write_chart_questions(charts, cq.antiseizure_names(), 8, 8, 3)
     rows = ca.commonest(questions)

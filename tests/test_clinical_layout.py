@@ -163,6 +163,11 @@ def test_drugs_under_a_title_of_the_past_are_not_taken(title):
     assert drugs(with_dash) == expected
 
 
+def test_a_title_of_the_present_may_follow_one_of_the_past_on_its_line():
+    text = "Prior AEDs: ethosuximide; Current: rufinamide 400 mg bid"
+    assert drugs(text) == {"ethosuximide": "historical", "rufinamide": "current"}
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -195,6 +200,10 @@ def test_drugs_under_a_title_of_the_present_are_taken(text):
         "Auras: not since spring",
         "Any auras? No.",
         "Auras? Denied.",
+        "Any auras since the last call? No.",
+        "Convulsions since discharge? None.",
+        "Impression: negative for convulsions.",
+        "Her wife has never witnessed a convulsion.",
     ],
 )
 def test_a_denial_may_stand_behind(text):
@@ -209,6 +218,7 @@ def test_a_denial_may_stand_behind(text):
         "Plan: no driving. Convulsions: 2 a month",
         "Auras are weekly and he denied alcohol.",
         "Auras: not controlled",
+        "Any falls since May? No. Auras weekly.",
         "Any falls? No. Auras weekly.",
     ],
 )
@@ -287,6 +297,34 @@ def test_a_dose_in_milligrams(text, mg):
 def test_a_dose_is_read_in_one_spelling(text, strength):
     (m,) = read(text).medications
     assert (m.strength, m.frequency) == (strength, "1")
+
+
+@pytest.mark.parametrize(
+    ("text", "frequency"),
+    [
+        ("Takes zonisamide 100 mg in the morning.", "1"),
+        ("ZONISAMIDE 100 MG IN THE MORNING", "1"),
+        ("zonisamide 100 mg at night", "1"),
+        ("zonisamide 100 mg in the morning and 200 mg at night", "2"),
+        ("zonisamide 100 mg in the morning and at bedtime", "2"),
+    ],
+)
+def test_a_time_of_day_is_a_dose_and_two_of_them_are_two(text, frequency):
+    (m,) = read(text).medications
+    assert (m.strength, m.frequency, m.route) == ("100 mg", frequency, None)
+
+
+def test_a_dose_right_before_a_drug_is_its_own_where_the_drug_before_has_one():
+    reading = read("Takes rufinamide 400 mg, 2,5 mg clobazam nightly.")
+    assert [(m.drug, m.strength) for m in reading.medications] == [
+        ("rufinamide", "400 mg"),
+        ("clobazam", "2.5 mg"),
+    ]
+    reading = read("Takes rufinamide 400 mg with clobazam 2,5 mg nightly.")
+    assert [(m.drug, m.strength) for m in reading.medications] == [
+        ("rufinamide", "400 mg"),
+        ("clobazam", "2.5 mg"),
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------------- questions

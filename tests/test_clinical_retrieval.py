@@ -402,6 +402,16 @@ def test_a_filter_on_what_the_parser_misread_is_seen():
     assert [outside(q) for q in (read, patient_misread, dates_misread)] == [0, 1, 1]
 
 
+def test_a_question_without_patient_and_period_says_nothing_of_the_filters():
+    store = retriever([chunk(1, "P0001", "2020-03-01", "seizure")])
+    ranking = rankings.Rankings(store, {"q1": {"P0001-1": 2}, "q2": {"P0001-1": 2}})
+    arm = rankings.RankingArm(ranking, rankings.ARMS["semantic"])
+    anywhere = asked(1, "Who had seizures?")
+    of_patient = asked(2, "Seizures of patient P0001", patient="P0001")
+    rows = arm(cq.clustered([anywhere, of_patient]))
+    assert ["candidates_outside" in row.measures for row in rows] == [False, True]
+
+
 # ------------------------------------------------------------------------------------------------------------- arms
 
 
@@ -414,6 +424,7 @@ def ranked_rows(encoder: str, reranker: str, gain: float, correlation: float) ->
         "semantic": encoder,
         "without_reranker": encoder,
         "without_boost": reranker,
+        "without_lexical": reranker,
         "lexical": "",
     }.items():
         for i in range(40):
@@ -439,20 +450,43 @@ def ranked_rows(encoder: str, reranker: str, gain: float, correlation: float) ->
     return Outcomes(rows, draws=200)
 
 
-def decided(outcomes: Outcomes, *served: str) -> dict[str, records.Finding]:
+def decide(outcomes: Outcomes, *served: str) -> record.Run:
+    """Decide the claims about the search."""
     run = record.start(notebook="t", paper="clinical_notes", profile="smoke", parameters={})
     rules.decide(
         run,
         outcomes,
         *OF_THE_RERANKER,
+        "lexical_search_adds",
         "medication_boost_helps",
         "filters_respected",
         served=served,
     )
-    return {c.id.rsplit(".", 1)[1]: c for c in run.claims}
+    return run
+
+
+def decided(outcomes: Outcomes, *served: str) -> dict[str, records.Finding]:
+    return {c.id.rsplit(".", 1)[1]: c for c in decide(outcomes, *served).claims}
+
+
+def answered_here(outcomes: Outcomes, *served: str) -> dict[str, records.HereFinding]:
+    return {c.id.rsplit(".", 1)[1]: c for c in decide(outcomes, *served).here_findings}
 
 
 OF_THE_RERANKER = ("hybrid_beats_single", "reranking_improves", "reranker_sees_more")
+
+
+def test_one_encoder_in_both_parts_says_nothing_of_reranking_here_either():
+    one, other = "all-MiniLM-L6-v2", "another-encoder"
+    rows = ranked_rows(one, one, -0.1, 0.5)
+    found = answered_here(rows, one, one)
+    for name in ("reranking_improves", "reranker_sees_more"):
+        assert (found[name].answer, found[name].reason) == ("not run", "one model")
+        assert f"here {one} served as both" in found[name].why
+    assert found["hybrid_beats_single"].answer == "against it"
+    assert found["lexical_search_adds"].answer == "against it"
+    found = answered_here(ranked_rows(one, other, -0.1, 0.5), one, other)
+    assert {found[name].answer for name in OF_THE_RERANKER} == {"against it"}
 
 
 def test_nothing_about_the_reranker_is_decided_where_another_encoder_stands_in_for_it():

@@ -114,6 +114,12 @@ def test_a_misspelt_drug_is_corrected_and_the_correction_can_be_shown(written, n
     assert match.distance > 0
 
 
+@pytest.mark.parametrize("written", ['"aspirin".', "\u201caspirin\u201d", "aspirin.", '"Aspirin"'])
+def test_quotation_marks_and_a_dot_around_a_name_are_no_part_of_it(written):
+    match = Vocabulary.by_role(drug=["aspirin"]).normalise(written, "drug")
+    assert (match.name, match.distance) == ("aspirin", 0)
+
+
 @pytest.mark.parametrize("apostrophe", ["'", "\u2019", "\u2018", "\u02bc"])
 @pytest.mark.parametrize("name", ["crohn's disease", "crohn\u2019s disease"])
 def test_any_apostrophe_is_that_of_the_graph(apostrophe, name):

@@ -218,6 +218,10 @@ class Rule(Strict):
     replaces: str = Field(
         default="", description="with here_only: what ran in the place of which part, in words"
     )
+    distinct: bool = Field(
+        default=False,
+        description="it compares the parts of two models; one that served as both tests nothing",
+    )
     tie: str = Field(
         default="", description="a measure; arms that are handed the same cannot but tie"
     )

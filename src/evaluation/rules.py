@@ -330,8 +330,8 @@ def _evaluate_rows(rule: Rule, rows: Outcomes, context: _Context, n_parts: int) 
 
 def _refusal(rule: Rule, scoped: _Scoped, context: _Context) -> Decision | None:
     """Why a rule cannot be asked of these rows, if it cannot."""
-    if rule.here_only and context.question == "paper":
-        return Decision("not tested", _replacement(rule), reason="another system")
+    if refusal := _refusal_by_system(rule, context):
+        return refusal
     if scoped.judges:
         return decisions.another_model(f"ratings by {_names_in_words(rule.judges)}", scoped.judges)
     if rule.parts and scoped.others and not scoped.has_any(rule.arms):
@@ -346,6 +346,25 @@ def _replacement(rule: Rule) -> str:
     """Say that another system ran, and what in the place of which part, if the rule tells."""
     part = f": {rule.replaces}" if rule.replaces else ""
     return f"What ran replaces a part of the paper's system{part}."
+
+
+def _refusal_by_system(rule: Rule, context: _Context) -> Decision | None:
+    """Why a rule cannot be asked of the system that ran, if it cannot."""
+    if rule.here_only and context.question == "paper":
+        return Decision("not tested", _replacement(rule), reason="another system")
+    repeated = _served_twice(context.facts.get("served", ())) if rule.distinct else ""
+    if repeated:
+        why = f"The claim compares two models; here {repeated} served as both."
+        return Decision("not tested", why, reason="one model")
+    return None
+
+
+def _served_twice(served: Sequence[str]) -> str:
+    """The first model that served in two parts; empty if each part had its own."""
+    for position, model in enumerate(served):
+        if model in served[:position]:
+            return model
+    return ""
 
 
 def _evaluate_grammar(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:

@@ -36,6 +36,8 @@ OPPOSITES = (
 )
 """Parts of medical words that exclude each other; few edits lie between some of them."""
 _APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\u00b4`", "'"))
+_MARKS_AROUND = '."\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}'
+"""Dots and quotation marks around a name, which are no part of it."""
 _WORD = re.compile(r"[\w(][\w'().,/+-]*")
 
 
@@ -131,7 +133,8 @@ class Vocabulary:
     def normalise(self, written: str, role: str) -> Normalised:
         """Find the graph's name of a role for a name as written.
 
-        Case, typographic apostrophes and a final dot make no difference. Otherwise the nearest name
+        Case and typographic apostrophes make no difference, nor do dots and quotation marks around
+        it. Otherwise the nearest name
         is meant, if it is one edit away for each five letters, three at most, if no other is as
         near, and if the name as written is neither its opposite nor another drug.
 
@@ -273,8 +276,9 @@ def canonical(name: str) -> str:
 def _same_name(text: str, names: Mapping[str, str]) -> str | None:
     if text in names:
         return names[text]
-    without_dot = [name for key, name in names.items() if key.rstrip(".") == text.rstrip(".")]
-    return without_dot[0] if len(without_dot) == 1 and text.rstrip(".") else None
+    bare = text.strip(_MARKS_AROUND)
+    same = [name for key, name in names.items() if key.strip(_MARKS_AROUND) == bare]
+    return same[0] if len(same) == 1 and bare else None
 
 
 def _nearest(text: str, names: Iterable[str]) -> list[tuple[str, int]]:

@@ -8,7 +8,7 @@ answer "Not found in chart".
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Literal, NamedTuple, TypeAlias
@@ -24,6 +24,9 @@ Kind = Literal[
     "medications", "dose", "outcome", "timeline", "effectiveness", "frequency", "symptoms"
 ]
 Value: TypeAlias = "frozenset[str] | float | str | tuple[date, date]"
+
+Layout = Literal["plain", "like real notes", "of both kinds"]
+"""Layout of notes: plain, or with wrapped lines, titles in line, capitals and decimal commas."""
 
 NOT_FOUND = "Not found in chart"
 ABSENT = "not in the chart"
@@ -51,6 +54,7 @@ class ChartQuestion:
         truth: The right answers; None if the chart holds none.
         places: The sentences that hold the answer.
         held_out: Whether the chart has sentences for which no rule was written.
+        layout: Layout of the notes that hold the answer.
     """
 
     kind: Kind
@@ -62,6 +66,7 @@ class ChartQuestion:
     truth: tuple[Value, ...] | None
     places: tuple[Place, ...] = field(repr=False, default=())
     held_out: bool = False
+    layout: Layout = "plain"
 
     @property
     def unit(self) -> str:
@@ -80,12 +85,13 @@ class ChartQuestion:
 
     @property
     def strata(self) -> dict[str, str]:
-        """Its kind, whether the chart answers it, and whether the rules know the chart's words."""
+        """Its kind, whether the chart answers it, and words and layout of the notes."""
         wording = "partly held out" if self.held_out else "known to the rules"
         return {
             "kind": self.kind if self.truth else ABSENT,
             "in the chart": "yes" if self.truth else "no",
             "words of the chart": wording,
+            "layout": self.layout,
         }
 
     def is_right(self, value: Value | None) -> bool:
@@ -295,4 +301,15 @@ def _word(chart: Chart, case: _Case, names: Names, rng: np.random.Generator) -> 
         truth=case.truth,
         places=tuple(places),
         held_out=chart.split == "test",
+        layout=_layout(chart, places),
     )
+
+
+def _layout(chart: Chart, places: Collection[Place]) -> Layout:
+    """The layout of the notes that hold an answer; of the chart's notes, if none does."""
+    answering = {place.note for place in places}
+    notes = [note for note in chart.notes if note.note_id in answering]
+    is_untidy = {note.untidy for note in notes or chart.notes}
+    if is_untidy == {True, False}:
+        return "of both kinds"
+    return "like real notes" if True in is_untidy else "plain"

@@ -304,6 +304,8 @@ def _context_rules(default_rules: str) -> list[ConTextRule]:
                 on_modifies=_is_denied_label,
             )
         )
+    since = terms["since_in_question"]
+    rules.append(ConTextRule("since in a question", "PSEUDO", pattern=since, direction="PSEUDO"))
     relatives = [{"LOWER": {"IN": terms["relatives"]}}]
     rules.append(ConTextRule("relative", "FAMILY", pattern=relatives, direction="FORWARD"))
     return rules
@@ -390,9 +392,10 @@ class LinkedDrug:
 def link_attributes(doc: Doc, spans: Sequence[Span]) -> list[LinkedDrug]:
     """Link each attribute to a drug of its sentence.
 
-    An attribute belongs to the last drug before it, or else to the first one after it. A strength
-    that follows "from" is the dose before a change and is left out. The first attribute of a kind
-    counts.
+    An attribute belongs to the last drug before it, or else to the first one after it. Where that
+    drug has one of its kind already, it belongs to the drug right behind it: "Keppra 500 mg, 10 mg
+    clobazam". A strength that follows "from" is the dose before a change and is left out. The first
+    attribute of a kind counts.
 
     Args:
         doc: The document.
@@ -409,8 +412,8 @@ def link_attributes(doc: Doc, spans: Sequence[Span]) -> list[LinkedDrug]:
         candidates = drugs.get(span.sent.start)
         if not candidates or span.label_ == "DRUG" or _is_old_dose(doc, span):
             continue
-        drug = _owner(span, candidates)
         label: Any = span.label_
+        drug = _owner(span, candidates, ATTRIBUTES[label])
         drug.attributes.setdefault(ATTRIBUTES[label], normal(label, span.text))
     linked = []
     for candidates in drugs.values():
@@ -424,12 +427,17 @@ def _is_old_dose(doc: Doc, span: Span) -> bool:
     return bool(doc[span.start - 1].lower_ == "from")
 
 
-def _owner(span: Span, candidates: Sequence[LinkedDrug]) -> LinkedDrug:
+def _owner(span: Span, candidates: Sequence[LinkedDrug], attribute: str) -> LinkedDrug:
     """The drug of a sentence that an attribute belongs to."""
-    for drug in reversed(candidates):
-        if drug.span.start < span.start:
-            return drug
-    return candidates[0]
+    before = [drug for drug in candidates if drug.span.start < span.start]
+    if not before:
+        return candidates[0]
+    last = before[-1]
+    if attribute in last.attributes and len(before) < len(candidates):
+        following = candidates[len(before)]
+        if following.span.start == span.end:
+            return following
+    return last
 
 
 def status_of(findings: Iterable[Finding]) -> Status:

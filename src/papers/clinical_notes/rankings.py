@@ -195,13 +195,15 @@ class Rankings:
         """Measure the candidates of a question.
 
         Returns:
-            How many violate the filters that the question implies, and the rank correlation of
-            the reranker with FAISS where it is defined.
+            How many violate the filters that the question implies, if it implies any, and the rank
+            correlation of the reranker with FAISS where it is defined.
         """
         candidates = self._search(question, arm)
         chunks = [self.retriever.chunks[row] for row in candidates.rows.tolist()]
-        n_outside = sum(_is_outside(question, chunk) for chunk in chunks)
-        measures = {"candidates_outside": (float(n_outside), float(len(chunks)))}
+        measures: dict[str, tuple[float, float]] = {}
+        if question.patient or question.since or question.until:
+            n_outside = sum(_is_outside(question, chunk) for chunk in chunks)
+            measures["candidates_outside"] = (float(n_outside), float(len(chunks)))
         found_by_faiss = np.isfinite(candidates.semantic)
         semantic = candidates.semantic[found_by_faiss]
         reranked = self._rerank_scores(question, arm)[found_by_faiss]
