@@ -339,6 +339,6 @@ def summary(outcomes: Outcomes) -> str:
     llm = shared.score("drug_f1", "llm")
     rules = figures.score_text(shared.score("drug_f1", "rules"))
     return (
-        f"{answer} On the {llm.n} notes that both read, the language model reaches "
+        f"{answer} On the {llm.n} notes that the language model read, it reaches "
         f"{figures.score_text(llm)} and the rules reach {rules}."
     )
