@@ -463,11 +463,30 @@ def test_odd_surroundings_are_no_obstacle(ready, run_in, tmp_path):
     temporary = tmp_path / ("x" * 130)
     temporary.mkdir()
     surroundings = {"LC_ALL": "POSIX", "CDPATH": ".:/tmp", "TMPDIR": str(temporary)}
-    place = Path(shutil.move(ready, tmp_path / "prüjekt"))
+    place = Path(shutil.move(ready, tmp_path / os.fsdecode(b"pr\xfcjekt {b}")))
     run = running_in(place)
     done = make(run, "notebook", "NB=01_demo_first", **surroundings)
     assert done.returncode == 0, done.stderr
     assert "done in" in done.stderr
+
+
+@pytest.mark.slow
+def test_closed_output_a_file_in_place_of_a_folder_and_a_colon_are_survived_or_told(
+    ready, run_in, tmp_path
+):
+    command = f"{sys.executable} -m medrerun run 01_demo_first"
+    silent = run_in("bash", "-c", f"exec >&-; {command}", PROFILE="smoke")
+    assert silent.returncode == 0, silent.stderr
+    shutil.rmtree(ready / "_build")
+    (ready / "_build").write_text("in the way", encoding="utf-8")
+    blocked = run_in("bash", "-c", command, PROFILE="smoke")
+    assert blocked.returncode == 1
+    assert "where a folder is needed. Move or delete that file" in blocked.stderr
+    place = Path(shutil.move(ready, tmp_path / "a:b"))
+    split = running_in(place)("bash", "-c", command, PROFILE="smoke", PYTHONPATH="src")
+    assert split.returncode == 1
+    assert "Rename that folder" in split.stderr
+    assert split.stderr.count("\n") == 1
 
 
 def test_too_few_open_files_are_told_in_a_line_and_too_low_a_limit_of_ones_own_is_raised(

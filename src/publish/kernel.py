@@ -1,6 +1,7 @@
 """Executes the cells of a notebook in a kernel by papermill, and shows how far it is."""
 
 import logging
+import os
 import re
 import shutil
 import sys
@@ -104,8 +105,8 @@ def execute_cells(notebook: Path, output: Path, parameters: dict[str, Any]) -> s
     try:
         with _transport() as config:
             papermill.execute_notebook(
-                str(notebook),
-                str(output),
+                _papermill_path(notebook),
+                _papermill_path(output),
                 parameters=parameters,
                 progress_bar=False,
                 log_output=True,
@@ -126,6 +127,15 @@ def execute_cells(notebook: Path, output: Path, parameters: dict[str, Any]) -> s
             "runs out: then close other programs, or set JOBS=1 or a smaller PROFILE."
         )
     return ""
+
+
+def _papermill_path(path: Path) -> str:
+    """A path as papermill takes it.
+
+    Papermill formats paths, so that braces are doubled, and writes them into the notebook. As seen
+    from the project's folder, a path has none of the letters that UTF-8 cannot write.
+    """
+    return os.path.relpath(path).replace("{", "{{").replace("}", "}}")
 
 
 def _explain_cell_error(error: Any) -> str:  # noqa: ANN401  # papermill's class is costly to import

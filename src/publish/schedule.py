@@ -88,7 +88,15 @@ def run_stale(names: Sequence[str], jobs: int | None = None, *, again: bool = Fa
 
     Returns:
         0, or 1 if one of them failed.
+
+    Raises:
+        ScheduleError: the project's folder has a name that Python cannot search.
     """
+    if os.pathsep in str(ROOT):
+        raise ScheduleError(
+            f"Python splits its search path at each {os.pathsep!r}, and there is one in the "
+            f"name of the project's folder: {ROOT}. Rename that folder, or move the project."
+        )
     selected = select(names)
     check_profile(settings().profile, notebook_names())
     jobs = jobs or default_jobs()

@@ -416,6 +416,7 @@ def run_name(profile: str) -> str:
 
 def run_command_line(command: Callable[[], int]) -> int:
     """Run a command line and return its exit status; a user's error is printed in one line."""
+    _open_standard_streams()
     try:
         return command()
     except PublicError as error:
@@ -428,26 +429,51 @@ def run_command_line(command: Callable[[], int]) -> int:
     return 1
 
 
+def _open_standard_streams() -> None:
+    """Lead standard streams that are closed to nowhere, so that no child takes a file for one."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # a new descriptor has the lowest free number
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+
+
+_OS_ERRORS = {
+    errno.ENOSPC: "The disk of {where} is full. Free some space and run the same command again.",
+    errno.EACCES: (
+        "{where} may not be written ({what}). Make it writable for you, or work in a copy of the "
+        "project elsewhere, and run the same command again."
+    ),
+    errno.EFBIG: (
+        "{where} grew beyond the limit on files (ulimit -f). Raise it and run the same command "
+        "again."
+    ),
+    errno.EMFILE: (
+        "Too many files are open at once. Raise the limit (ulimit -n 1024) and run the same "
+        "command again."
+    ),
+    errno.ENOTDIR: (
+        "{where}: a part of this path is a file, where a folder is needed. Move or delete that "
+        "file, and run the same command again."
+    ),
+}
+"""What to do where the system refuses."""
+_ALIKE = {
+    errno.EDQUOT: errno.ENOSPC,
+    errno.EPERM: errno.EACCES,
+    errno.EROFS: errno.EACCES,
+    errno.ENFILE: errno.EMFILE,
+    errno.EEXIST: errno.ENOTDIR,
+}
+
+
 def explain_os_error(error: OSError) -> str:
     """Say what the system refused, and what to do, in one line."""
-    where = error.filename or ROOT
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"The disk of {where} is full. Free some space and run the same command again."
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return (
-            f"{where} may not be written ({error.strerror}). Make it writable for you, or work in "
-            "a copy of the project elsewhere, and run the same command again."
-        )
-    if error.errno == errno.EFBIG:
-        return (
-            f"{where} grew beyond the limit on files (ulimit -f). Raise it and run the same "
-            "command again."
-        )
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        return (
-            "Too many files are open at once. Raise the limit (ulimit -n 1024) and run the same "
-            "command again."
-        )
+    number = error.errno or 0
+    advice = _OS_ERRORS.get(_ALIKE.get(number, number))
+    if advice:
+        return advice.format(where=error.filename or ROOT, what=error.strerror)
     what = str(error)
     if isinstance(error, FileNotFoundError):
         what = f"{what.rstrip('.')}. If it was removed meanwhile, run the same command again."
