@@ -117,16 +117,11 @@ def summary(out: Outcomes, counts: Sequence[int]) -> str:
         return UNTAUGHT
     is_tuned = {tuned(arm) for _, arm in _PARTS} <= set(out.arms)
     removals = _removals(out, is_tuned=is_tuned)
-    significant = [removal for removal in removals if removal.comparison.p < ALPHA]
-    findings = [removal.finding() for removal in significant]
-    outcome = figures.listed(findings) or "neither higher nor lower without one of these parts"
-    largest = max(removals, key=lambda removal: abs(removal.comparison.test.difference))
-    changes = [removal.change() for removal in significant or [largest]]
     best = [f"n = {_best_count(out.where(task=name), counts)} on {name}" for name in PLACES]
     return (
-        f"**The {'fine-tuned' if is_tuned else 'prompted'} model scores significantly {outcome}.** "
-        f"With the part, F1 changes by {figures.listed(changes)}; of the n tried, RA-KNN-n scored "
-        f"highest with {figures.listed(best)}."
+        f"**The {'fine-tuned' if is_tuned else 'prompted'} model scores significantly "
+        f"{_outcome(removals)}.** With the part, F1 changes by {_changes(removals)}; of the n "
+        f"tried, RA-KNN-n scored highest with {figures.listed(best)}."
     )
 
 
@@ -153,6 +148,22 @@ def _removals(out: Outcomes, *, is_tuned: bool) -> list[_Removal]:
         for name, comparison in gains(out, list(PLACES), pair).items():
             removals.append(_Removal(part, name, comparison))
     return removals
+
+
+def _significant(removals: Sequence[_Removal]) -> list[_Removal]:
+    return [removal for removal in removals if removal.comparison.p < ALPHA]
+
+
+def _outcome(removals: Sequence[_Removal]) -> str:
+    """Say which removals change F1 significantly."""
+    findings = [removal.finding() for removal in _significant(removals)]
+    return figures.listed(findings) or "neither higher nor lower without one of these parts"
+
+
+def _changes(removals: Sequence[_Removal]) -> str:
+    """Return the significant changes of F1, or the largest one."""
+    largest = max(removals, key=lambda removal: abs(removal.comparison.test.difference))
+    return figures.listed([removal.change() for removal in _significant(removals) or [largest]])
 
 
 def _best_count(out: Outcomes, counts: Sequence[int]) -> int:
