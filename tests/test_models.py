@@ -13,7 +13,7 @@ import pytest
 from test_outcomes import rows as answers_of
 
 from evaluation import answers, compare, metrics, paired, record, records, reference, show
-from evaluation.answers import Answer
+from evaluation.answers import Answer, Item
 from evaluation.figures import SCORES, Html
 from evaluation.outcomes import Outcomes
 from evaluation.published import published
@@ -212,8 +212,18 @@ def test_showing_answers_puts_no_reply_of_the_reference_into_a_fresh_run(
     assert requests.Store(tmp_path / "fresh").rows() == []
 
 
+def test_a_ranking_is_shown_by_its_passages_and_has_no_reply(two_models):
+    items = [Item("note 7", label="2", gold=True, rank=1), Item("note 3", label="0", rank=2)]
+    ranked = Answer("ranker", "u", "u", question="Which note?", items=items)
+    answers.write(answers.RELEASED / NB, answers.to_frame([ranked]), licence="CC0-1.0")
+    shown = show.show(NB, "laptop", arm="ranker")
+    assert "   retrieved 1: note 7 (2), relevant\n   retrieved 2: note 3 (0)" in shown
+    assert "said:" not in shown
+
+
 def test_the_authors_released_answers_are_written_apart_and_shown_beside_ours(two_models, tmp_path):
     rows = answers.read(answers.newest(NB, "laptop"))
+    assert f"are not in git. A run adds them: make notebook NB={NB}" in show.show(NB, "laptop")
     run = record.start(notebook=NB, paper="side_effects", profile="laptop", parameters={})
     theirs = rows[rows.arm == "graph"].assign(source="released", model="theirs", answer=None)
     run.save(tmp_path / "record.json", outcomes=Outcomes(pd.concat([rows, theirs]), draws=200))
@@ -221,6 +231,7 @@ def test_the_authors_released_answers_are_written_apart_and_shown_beside_ours(tw
     shown = show.show(NB, "laptop", arm="graph")
     assert "-- graph (own)" in shown and "-- graph (released, theirs)" in shown
     assert "said: [not released]" in shown
+    assert "are not in git" not in shown
     told = compare.compare(NB, "laptop", ["own", "released, theirs"])
     assert "graph: 0 units differ in accuracy" in told
 

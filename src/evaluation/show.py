@@ -11,8 +11,9 @@ from typing import Any
 
 import pandas as pd
 
-from evaluation import answers, compare
+from evaluation import answers, compare, stored_runs
 from evaluation.answers import Item
+from evaluation.records import RecordError
 from helpers.requests import Row, store, working
 from resources.settings import run_command_line, run_name, settings
 
@@ -52,8 +53,25 @@ def show(notebook: str, profile: str, arm: str = "", unit: str = "") -> str:
             lines += _answer_lines(row, stored.get(row["requests"]), withheld)
     n_more = len(units) - MAX_UNITS
     if n_more > 0:
-        lines.append(f"... and {n_more} more units; name one with UNIT=...")
+        lines.append(f"... and {n_more} more units; choose some with --unit")
+    lines += _missing_release(notebook, profile, frame)
     return "\n".join(lines)
+
+
+def _missing_release(notebook: str, profile: str, frame: pd.DataFrame) -> list[str]:
+    """Where the authors' released answers are, if they decided claims and are not shown."""
+    try:
+        run = stored_runs.newest_run(notebook, profile)
+    except RecordError:
+        return []  # what is damaged here does not hide the answers
+    if run is None or "released" in set(frame.source):
+        return []
+    if all(finding.kind != "rescored" for finding in run.record.claims):
+        return []
+    return [
+        "Verdicts on the released files rest on the authors' rows, which are not in git. A run "
+        f"adds them: make notebook NB={notebook}"
+    ]
 
 
 def _all_rows(notebook: str, profile: str) -> pd.DataFrame:
@@ -66,21 +84,29 @@ def _all_rows(notebook: str, profile: str) -> pd.DataFrame:
 
 def _answer_lines(row: Mapping[Any, Any], stored: Mapping[str, Row], withheld: str) -> list[str]:
     """One answer: its arm, the last prompt, what was retrieved, and the reply."""
-    is_released = row["source"] == "released"
     lines = [f"-- {row['arm']} ({row['model'] or 'no model'})"]
     for key in row["requests"][-1:]:
         if key in stored:
             lines.append(f"   saw: {_last_message(stored[key].prompt) or withheld}")
-    lines += _retrieved_lines(row["items"])
+    retrieved = _retrieved_lines(row["items"])
+    ranks_alone = retrieved and not len(row["requests"]) and not row["answer"]
+    return lines + retrieved + ([] if ranks_alone else [_reply_line(row, withheld)])
+
+
+def _reply_line(row: Mapping[Any, Any], withheld: str) -> str:
     read_as = row["predicted"] if row["parsed"] else "unparsed"
-    missing = "[not released]" if is_released else withheld
-    lines.append(f"   said: {row['answer'] or missing}   read as: {read_as}")
-    return lines
+    missing = "[not released]" if row["source"] == "released" else withheld
+    return f"   said: {row['answer'] or missing}   read as: {read_as}"
 
 
 def _retrieved_lines(items: Sequence[Item]) -> list[str]:
     ranked = [item for item in items if item.rank]
-    return [f"   retrieved {item.rank}: {item.label or item.id}" for item in ranked[:MAX_ITEMS]]
+    lines = []
+    for item in ranked[:MAX_ITEMS]:
+        label = f" ({item.label})" if item.label and item.label != item.id else ""
+        relevant = ", relevant" if item.gold else ""
+        lines.append(f"   retrieved {item.rank}: {item.id}{label}{relevant}")
+    return lines
 
 
 def _last_message(prompt: str | None) -> str:

@@ -467,7 +467,10 @@ def _one_begins_another(choices: Sequence[str]) -> bool:
 def _how_to_record() -> str:
     """What to do where a reply is missing and none may be asked for."""
     if settings().profile == "smoke":
-        return "If a prompt changed, record its replies: make record PROFILE=smoke"
+        return (
+            "If a prompt changed, ask the model and record its replies: make record PROFILE=smoke, "
+            "for one notebook with NB=..."
+        )
     return "If a prompt changed, run without ANSWERS=stored-only, and a model is asked."
 
 

@@ -39,10 +39,13 @@ main()
 
 def main() -> int:
     """Make the environment, or bring it up to date; returns the exit status."""
-    sys.stdout.write("Setting up .venv (once; 0.5 GB to fetch) ...\n")
+    exists = _has_pip(VENV)
+    task = "Comparing .venv with requirements.lock" if exists else "Setting up .venv"
+    size = "" if exists else " (once; 0.5 GB to fetch)"
+    sys.stdout.write(f"{task}{size} ...\n")
     sys.stdout.flush()
     _warn_without_network()
-    if not _has_pip(VENV):
+    if not exists:
         if OLDEST <= sys.version_info[:2] <= NEWEST:
             _run(sys.executable, "-m", "venv", "--clear", VENV)
         else:

@@ -167,7 +167,7 @@ class Reranker(Protocol):
 
     Attributes:
         name: How it scores, for tables.
-        model: The model that it runs.
+        model: The model that it runs; empty if it runs none.
     """
 
     name: str

@@ -71,10 +71,14 @@ ARMS = {
         "Hybrid without boost and penalty", replace(PAPER_CONFIG, boost=0, penalty=0)
     ),
 }
-"""Name -> arm. Those whose reranker a run does not have are left out of it."""
+"""Name -> arm. Those whose reranker a run does not have are left out of it.
+
+The notebook shows those named ``without_...`` only in the comparison with the hybrid.
+"""
 OPEN: dict[str, Any] = {"boost": 0.0, "penalty": 0.0, "filters": False}
 """RetrieverConfig for a query that asks about no patient, no day and no drug."""
 COLOURS = {"hybrid": "#079c6b", "semantic": "#125ee0", "lexical": "#c35410", "reranker": "#af219d"}
+"""Of the arms in the figure, which the notebook lists."""
 
 
 @dataclass(frozen=True)
