@@ -25,7 +25,7 @@ from nbclient.exceptions import DeadKernelError
 
 from evaluation import records, reference
 from helpers.requests import StoreError
-from publish import dependencies, kernel, run
+from publish import dependencies, kernel, run, schedule
 from resources import parameters
 from resources.settings import NOTEBOOKS, PROFILES, run_command_line
 
@@ -661,3 +661,13 @@ def test_what_runs_a_notebook_does_not_load_what_draws_figures():
     heavy = "{'matplotlib', 'seaborn', 'scipy', 'sklearn'}"
     code = f"import sys, publish.run, publish.schedule; print({heavy} & set(sys.modules))"
     assert python_says(code) == "set()\n"
+
+
+def test_an_engine_is_installed_ahead_only_for_notebooks_that_have_a_model(monkeypatch):
+    installed = []
+    monkeypatch.setattr(schedule, "install_engine", lambda: installed.append("engine"))
+    monkeypatch.setattr(schedule, "run_at_once", lambda *_: 0)
+    schedule.run_stale(["13_notes_retrieval"], again=True)
+    assert installed == []
+    schedule.run_stale(["13_notes_retrieval 14_notes_answers"], again=True)
+    assert installed == ["engine"]

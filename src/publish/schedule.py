@@ -14,7 +14,7 @@ from types import FrameType
 
 from publish import dependencies, freshness
 from resources import engine_install, run_guard
-from resources.parameters import check_profile
+from resources.parameters import check_profile, parameters
 from resources.settings import NOTEBOOKS, ROOT, PublicError, profile_model, settings, threads
 
 TIMED = ("18_across_papers",)
@@ -115,7 +115,9 @@ def _run_asking(notebooks: Sequence[str], jobs: int, shown_jobs: int) -> int:
     if not notebooks:
         return 0
     raise_file_limit()
-    install_engine()
+    profile = settings().profile
+    if any("llm_model" in parameters(name, profile) for name in notebooks):
+        install_engine()
     untimed = [name for name in notebooks if name not in TIMED]
     timed = [name for name in notebooks if name in TIMED]
     status = run_at_once(untimed, jobs, shown_jobs)
