@@ -11,6 +11,10 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import pytest
+
+from resources.settings import settings
+
 Answer = Callable[["Exchange"], None]
 
 
@@ -140,3 +144,23 @@ def plausible_answer(prompt: str) -> str:
     if "JSON" in prompt:
         return '{"seizure_status": "negative", "medications": []}'
     return PLAUSIBLE[zlib.crc32(prompt.encode()) % len(PLAUSIBLE)]
+
+
+@contextmanager
+def server_of_the_settings(text: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalServer]:
+    """The server that the settings name in the smoke profile; it replies to each prompt alike."""
+
+    def answer(exchange: Exchange) -> None:
+        if exchange.path.endswith("/models"):
+            exchange.send({"data": [{"id": "m"}]})
+            return
+        exchange.send(chat_completion(text))
+
+    with local_server(answer) as running:
+        monkeypatch.setenv("LLM_BASE_URL", running.url)
+        monkeypatch.setenv("LLM_MODEL", "m")
+        monkeypatch.setenv("PROFILE", "smoke")
+        settings.cache_clear()
+        yield running
+    monkeypatch.undo()
+    settings.cache_clear()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from local_server import Exchange, LocalServer, chat_completion, local_server
+from local_server import LocalServer, server_of_the_settings
 from test_clinical_retrieval import WordsEncoder
 from typer.testing import CliRunner
 
@@ -32,7 +32,6 @@ from papers.clinical_notes import (
 )
 from papers.clinical_notes.charts import generate
 from papers.clinical_notes.gold import NO_DATE
-from resources.settings import settings
 
 CLINIC = """Memorial Hospital, Epilepsy Clinic
 Date of service: {day}
@@ -392,21 +391,8 @@ def test_labelled_questions_are_scored_by_intent_and_plotted(folder, tmp_path):
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalServer]:
     """A server of the settings that cites the first passage."""
-
-    def answer(exchange: Exchange) -> None:
-        if exchange.path.endswith("/models"):
-            exchange.send({"data": [{"id": "m"}]})
-            return
-        exchange.send(chat_completion("Because of double vision. [1]"))
-
-    with local_server(answer) as running:
-        monkeypatch.setenv("LLM_BASE_URL", running.url)
-        monkeypatch.setenv("LLM_MODEL", "m")
-        monkeypatch.setenv("PROFILE", "smoke")
-        settings.cache_clear()
+    with server_of_the_settings("Because of double vision. [1]", monkeypatch) as running:
         yield running
-    monkeypatch.undo()
-    settings.cache_clear()
 
 
 def test_the_commands_answer_and_evaluate(folder, tmp_path, server: LocalServer):

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pypdf
 import pytest
-from local_server import Exchange, LocalServer, chat_completion, local_server
+from local_server import LocalServer, server_of_the_settings
 from test_documents import write_docx, write_pdf, write_pdf_with_glyph
 from typer.testing import CliRunner
 
@@ -23,7 +23,6 @@ from papers.qa_rag import answers, data, finetune, folder, own_pairs, rerankers,
 from papers.qa_rag.data import QaRagDataError
 from papers.qa_rag.search import Searcher
 from rag.ask import box
-from resources.settings import settings
 
 
 class Scripted:
@@ -324,21 +323,8 @@ def test_own_pairs_are_trained_on_as_the_released_ones_are() -> None:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalServer]:
     """A server of the settings that answers each prompt from its first excerpt."""
-
-    def answer(exchange: Exchange) -> None:
-        if exchange.path.endswith("/models"):
-            exchange.send({"data": [{"id": "m"}]})
-            return
-        exchange.send(chat_completion("Samples are kept for a year. [1]"))
-
-    with local_server(answer) as running:
-        monkeypatch.setenv("LLM_BASE_URL", running.url)
-        monkeypatch.setenv("LLM_MODEL", "m")
-        monkeypatch.setenv("PROFILE", "smoke")
-        settings.cache_clear()
+    with server_of_the_settings("Samples are kept for a year. [1]", monkeypatch) as running:
         yield running
-    monkeypatch.undo()
-    settings.cache_clear()
 
 
 def test_the_command_answers_with_file_and_page(documents: Path, server: LocalServer) -> None:
