@@ -107,7 +107,7 @@ def test_adapters_that_a_server_lacks_are_told_with_the_line_that_serves_them(
     mend = finding("adapters").hint
     assert "serve mistralai/Mistral-7B-Instruct-v0.2 at http://gpu:8000/v1" in mend
     assert mend.endswith(f"--enable-lora --lora-modules ours-2={tmp_path / 'ours-2'}")
-    have += ["mistralai/Mistral-7B-Instruct-v0.2", "ours-2"]
+    have += ["mistralai/Mistral-7B-Instruct-v0.2", "chaoyi-wu/MedLLaMA_13B", "ours-2"]
     assert finding("adapters").hint == ""
     monkeypatch.setattr(engine_install, "choose_engine", lambda model: ("llamacpp", "a test"))
     assert "LLM_ENGINE=vllm" in finding("adapters").hint

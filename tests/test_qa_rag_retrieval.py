@@ -327,7 +327,8 @@ def test_a_stand_in_never_decides_the_claim_on_the_papers_reranker() -> None:
 
 def test_without_an_adapter_the_arms_that_need_one_are_missing_and_their_claim_is_not_run() -> None:
     arms = qr.arms_with_queries({"question": {}, "bare": {}, "reference": {}})
-    plain = {"question", "bare", "bm25", "bm25_bare", "reference", "question_12"}
+    plain = {"question", "bare", "bm25", "bm25_bare", "windows", "windows_bare"}
+    plain |= {"reference", "question_12"}
     assert set(arms) == plain
     assert (
         decided("fine_tuned_beats_hyde", rows("question", BETTER, "document_recall")).verdict
