@@ -329,6 +329,7 @@ def ran(first: tuple[Path, str], ready: Path) -> Path:
     return Path(shutil.copytree(first[0], ready, symlinks=True))
 
 
+@pytest.mark.slow
 def test_notebooks_that_start_at_once_have_kernels_of_their_own(ready, run_in):
     """Sockets of two kernels in one folder took the same names: one never answered, or the two heard each other."""
     write_notebook(ready, "03_demo", "print('one of many')")
@@ -401,6 +402,7 @@ def test_a_notebook_that_fails_or_leaves_no_record_is_told_and_tried_again(ready
     assert not (ready / "_build/failed/smoke/01_demo_first.ipynb").exists()
 
 
+@pytest.mark.slow
 def test_two_makes_in_one_tree_execute_a_notebook_once(ready, run_in):
     once = "import time\nwith open('ran', 'a') as ran: print('once', file=ran)\ntime.sleep(4)"
     write_notebook(ready, "01_demo_first", once)
@@ -436,6 +438,7 @@ def test_a_run_whose_inputs_were_not_noted_runs_again(ran, run_in):
         assert f"{name}: done" in done.stderr
 
 
+@pytest.mark.slow
 def test_what_make_started_ends_with_it(ready, run_in):
     write_notebook(
         ready, "01_demo_first", "import time\nopen('began', 'w').close()\ntime.sleep(60)"
@@ -510,6 +513,7 @@ def wait_for(condition, seconds: float = 240) -> None:
         time.sleep(0.2)
 
 
+@pytest.mark.slow
 def test_who_waited_executes_what_has_changed_since(ran, run_in):
     with (
         ThreadPoolExecutor(1) as beside,

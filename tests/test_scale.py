@@ -104,6 +104,7 @@ def run_as(root: Path, *command: str, **variables: str) -> subprocess.CompletedP
     )
 
 
+@pytest.mark.slow
 def test_a_task_of_the_array_runs_its_notebook_and_brings_everything_back(
     project: Path, tmp_path: Path
 ) -> None:
@@ -154,6 +155,7 @@ from resources.lora import ADAPTERS
 """
 
 
+@pytest.mark.slow
 def test_an_array_of_two_leaves_records_replies_and_adapters_where_a_local_run_finds_them(
     project: Path, tmp_path: Path
 ) -> None:
@@ -246,6 +248,7 @@ def left_on(node: Path) -> list[Path]:
     return [path for path in node.iterdir() if path.is_dir()]
 
 
+@pytest.mark.slow
 def test_a_task_that_is_cut_short_ends_its_notebook_and_brings_its_answers_back(
     task: Callable[..., subprocess.Popen[str]], project: Path, tmp_path: Path
 ) -> None:

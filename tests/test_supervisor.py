@@ -208,6 +208,7 @@ def test_a_killed_supervisor_takes_its_server_along(project, folder, hold):
     assert not runs(served["server"])
 
 
+@pytest.mark.slow
 def test_who_asks_for_a_server_that_restarts_waits_for_it(folder, hold, run_in):
     # longer than the Python that asks for the status takes to start on a busy machine
     at = address(hold(slow=5))
