@@ -608,6 +608,7 @@ def test_text_can_be_read_in_both_themes(browser: Browser, address: str, theme: 
             ".rag-sample, .rag-turn pre, .rag-role, .rag-table td, .admonition p",
         ),
         ("provenance", ".rag-hash, .rag-table td"),
+        (f"notebooks/{CHAPTER}", "div.cell_output :is(p, a, li, summary)"),
     ]
     for name, selector in places:
         with visit(browser, f"{address}/{name}.html", theme=theme) as seen:

@@ -64,6 +64,13 @@ def make(tmp_path) -> Make:
             "Replayed from what is stored: 4 of 8 (50.0 %) searches. None of them was made again.",
         ),
         (Replayed(5), Replayed(), "Replayed from what is stored: none of 5 replies."),
+        (
+            Replayed(2, 2, 1, 0),
+            Replayed(2, 2, 1, 1),
+            "Replayed from what is stored: all 2 replies and all 2 searches. "
+            "We re-asked one of the stored questions; it did not match. "
+            "We repeated one of the stored searches; it matched.",
+        ),
     ],
 )
 def test_a_run_says_what_it_replayed_and_what_was_equal_again(make, replies, searches, text):

@@ -113,6 +113,9 @@ def _repeated_sentences(replies: Replayed, searches: Replayed) -> list[str]:
 
 def _outcome_sentence(verb: str, nouns: str, results: str, counts: Replayed) -> str:
     """Say how many stored results were made again, and how many of them matched."""
+    if counts.repeated == 1:
+        outcome = "matched" if counts.same else "did not match"
+        return f"We {verb} one of the stored {nouns}; it {outcome}."
     if not counts.repeated:
         return f"We {verb} no stored {nouns}."
     return f"We {verb} {counts.repeated:,} stored {nouns}; {counts.matched()} {results} matched."
