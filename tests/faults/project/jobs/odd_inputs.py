@@ -227,8 +227,8 @@ def main() -> None:
     found = {}
     for name, content in TABLES.items():
         found[f"table: {name}"] = outcome(partial(read_table, content))
-    for name, (file, content) in FILES.items():
-        found[f"document: {name}"] = outcome(partial(read_file, file, content))
+    for name, (file, written) in FILES.items():
+        found[f"document: {name}"] = outcome(partial(read_file, file, written))
     for name, fill in FOLDERS.items():
         found[f"folder: {name}"] = outcome(partial(read_folder, fill))
     sys.stdout.write(json.dumps(found) + "\n")
