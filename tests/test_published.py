@@ -140,6 +140,19 @@ def test_the_benchmark_is_ten_and_ten_for_each_drug():
     }
 
 
+def test_an_unknown_unit_is_named():
+    fields = {
+        "id": "a.b",
+        "table": "T",
+        "row": "r",
+        "column": "c",
+        "printed": "50.0%",
+        "why_not": ".",
+    }
+    with pytest.raises(ValueError, match=r"unit\s+Input should be 'fraction'"):
+        Number.model_validate({**fields, "unit": "furlongs", "value": 0.5})
+
+
 def test_a_claim_that_no_notebook_decides_says_why():
     row = (
         scoreboard.ledger("side_effects")

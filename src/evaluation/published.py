@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -94,7 +94,9 @@ class Number(Entry):
     @classmethod
     def _read_value(cls, fields: Any) -> Any:  # noqa: ANN401
         """Read the value from what is printed; one that is stated may only add what that lacks."""
-        if not isinstance(fields, dict) or "printed" not in fields or "unit" not in fields:
+        if not isinstance(fields, dict) or "printed" not in fields:
+            return fields
+        if fields.get("unit") not in get_args(Unit):  # which the field's own check names
             return fields
         printed, stated = str(fields["printed"]), fields.get("value")
         try:
