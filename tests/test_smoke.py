@@ -112,6 +112,16 @@ def made(notebook: str) -> dict[str, Any]:
     }
 
 
+def without_the_store(runs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Runs without what is about the graph's store itself: the name of its arm, and claims on Neo4j."""
+    for run in runs.values():
+        run["claims"] = [claim for claim in run["claims"] if "Neo4j" not in claim["why"]]
+        for row in run["rows"]:
+            row["arm"] = "graph" if row["arm"] == "neo4j" else row["arm"]
+        run["rows"].sort(key=lambda row: [str(row[column]) for column in answers.KEY])
+    return runs
+
+
 def said(row: Mapping[Any, Any]) -> dict[str, Any]:
     """A row without times."""
     measures = {name: of for name, of in row["measures"].items() if not TIME.search(name)}
@@ -165,8 +175,8 @@ def test_both_graph_servers_give_equal_records(reproduced):
         for name in NOTEBOOKS
         if "graph" in (ROOT / "notebooks" / f"{name}.ipynb").read_text().lower()
     ]
-    neo4j = replay(graphs, ANSWERS="stored")
-    embedded = replay(graphs, NEO4J_URI="", ANSWERS="stored")
+    neo4j = without_the_store(replay(graphs, ANSWERS="stored"))
+    embedded = without_the_store(replay(graphs, NEO4J_URI="", ANSWERS="stored"))
     for name in graphs:
         for one, other in zip(neo4j[name]["rows"], embedded[name]["rows"], strict=True):
             # a statement that one server refuses, and the other runs without finding anything, is repaired for another
