@@ -466,7 +466,7 @@ def test_odd_surroundings_are_no_obstacle(ready, run_in, tmp_path):
     temporary = tmp_path / ("x" * 130)
     temporary.mkdir()
     surroundings = {"LC_ALL": "POSIX", "CDPATH": ".:/tmp", "TMPDIR": str(temporary)}
-    place = Path(shutil.move(ready, tmp_path / os.fsdecode(b"pr\xfcjekt {b}")))
+    place = Path(shutil.move(ready, tmp_path / "prüjekt {b}"))
     run = running_in(place)
     done = make(run, "notebook", "NB=01_demo_first", **surroundings)
     assert done.returncode == 0, done.stderr
@@ -485,11 +485,13 @@ def test_closed_output_a_file_in_place_of_a_folder_and_a_colon_are_survived_or_t
     blocked = run_in("bash", "-c", command, PROFILE="smoke")
     assert blocked.returncode == 1
     assert "where a folder is needed. Move or delete that file" in blocked.stderr
-    place = Path(shutil.move(ready, tmp_path / "a:b"))
-    split = running_in(place)("bash", "-c", command, PROFILE="smoke", PYTHONPATH="src")
-    assert split.returncode == 1
-    assert "Rename that folder" in split.stderr
-    assert split.stderr.count("\n") == 1
+    place = ready
+    for name in ("a:b", os.fsdecode(b"pr\xfcjekt")):
+        place = Path(shutil.move(place, tmp_path / name))
+        refused = running_in(place)("bash", "-c", command, PROFILE="smoke", PYTHONPATH="src")
+        assert refused.returncode == 1
+        assert "Rename that folder" in refused.stderr
+        assert refused.stderr.count("\n") == 1
 
 
 def test_too_few_open_files_are_told_in_a_line_and_too_low_a_limit_of_ones_own_is_raised(

@@ -92,11 +92,7 @@ def run_stale(names: Sequence[str], jobs: int | None = None, *, again: bool = Fa
     Raises:
         ScheduleError: the project's folder has a name that Python cannot search.
     """
-    if os.pathsep in str(ROOT):
-        raise ScheduleError(
-            f"Python splits its search path at each {os.pathsep!r}, and there is one in the "
-            f"name of the project's folder: {ROOT}. Rename that folder, or move the project."
-        )
+    _check_folder(str(ROOT))
     selected = select(names)
     check_profile(settings().profile, notebook_names())
     jobs = jobs or default_jobs()
@@ -108,6 +104,26 @@ def run_stale(names: Sequence[str], jobs: int | None = None, *, again: bool = Fa
     # what the others leave makes them stale
     to_run = readers if again else _stale(readers)
     return max(status, run_at_once(to_run, jobs, shown_jobs))
+
+
+def _check_folder(path: str) -> None:
+    """Check that the project's folder has a name that Python can search and notebooks can hold.
+
+    Raises:
+        ScheduleError: it has not.
+    """
+    advice = "Rename that folder, or move the project."
+    if os.pathsep in path:
+        raise ScheduleError(
+            f"Python splits its search path at each {os.pathsep!r}, and there is one in the name "
+            f"of the project's folder: {path}. {advice}"
+        )
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise ScheduleError(
+            f"The name of the project's folder is not UTF-8, as notebooks are: {path!r}. {advice}"
+        ) from None
 
 
 def _run_asking(notebooks: Sequence[str], jobs: int, shown_jobs: int) -> int:
