@@ -6,6 +6,7 @@ It asks the graph of NEO4J_URI, or else the embedded one: run it with and withou
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -25,7 +26,7 @@ from papers.side_effects.catalogue import read_sider
 from papers.side_effects.system import SideEffects, open_system
 from resources import datasets
 from resources.services import free_port
-from resources.settings import settings
+from resources.settings import ROOT, settings
 
 N_FORWARD = 400
 N_REVERSE = 120
@@ -104,7 +105,8 @@ def served(opened: SideEffects, tmp_path: Path) -> Iterator[tuple[str, psutil.Pr
     port = free_port()
     command = [sys.executable, "-m", "medrerun", "api", "--no-token", "--port", str(port)]
     with (tmp_path / "log").open("w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+        environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
     url = f"http://127.0.0.1:{port}"
     try:
         for _ in range(600):
