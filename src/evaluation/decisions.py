@@ -188,6 +188,12 @@ def required_units(interval: Interval, bounds: Iterable[float]) -> int | None:
     return min(needed, default=None)
 
 
+def two_digits(units: int) -> int:
+    """Round a number of units up to two digits; it is estimated no more precisely."""
+    magnitude = 10 ** max(0, len(str(units)) - 2)
+    return math.ceil(units / magnitude) * magnitude
+
+
 def _half_width_towards(bound: float, interval: Interval) -> float:
     if bound < interval.value:
         return interval.value - interval.low

@@ -129,14 +129,18 @@ def _decide_claim(
 def _as_reported(decision: Decision, rule: Rule, outcomes: Outcomes) -> dict[str, Any]:
     """The fields that an answer to either question has."""
     why = decision.why
-    if decision.needed:
-        why += f" A decisive answer would need about {decision.needed:,} units."
+    needed = decisions.two_digits(decision.needed) if decision.needed else None
+    if needed:
+        why += (
+            f" A decisive answer would need about {needed:,} units, if the values here are the "
+            "true ones."
+        )
     return {
         "why": why,
         "test": rule.words(outcomes.label),
         "p": decision.p,
         "reason": decision.reason,
-        "needed": decision.needed,
+        "needed": needed,
         "estimates": list(decision.estimates),
         "models": list(decision.models),
     }

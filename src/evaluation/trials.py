@@ -330,8 +330,7 @@ def units_needed(rule: Rule, trial: Trial) -> int | None:
             high = middle
         else:
             low = middle
-    magnitude = 10 ** max(0, len(str(high)) - 2)
-    return math.ceil(high / magnitude) * magnitude
+    return decisions.two_digits(high)
 
 
 def _has_power(rule: Rule, trial: Trial, n: int) -> bool:

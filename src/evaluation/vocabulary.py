@@ -31,6 +31,7 @@ Reason = Literal[
     "another model",
     "another system",
     "forced tie",
+    "by construction",
     "too few",
     "no answers",
     "judge at chance",
@@ -50,6 +51,9 @@ REASONS: Final[Mapping[Reason, str]] = {
     "forced tie": (
         "All arms received the same fact for every question (incomplete knowledge would test it)."
     ),
+    "by construction": (
+        "No answers could contradict the claim (the evidence says what makes it hold)."
+    ),
     "too few": "With so few units, no test could be conclusive (increase the profile's sizes).",
     "no answers": "An arm in the claim has no answers here (the evidence says how to add it).",
     "judge at chance": "The judge cannot tell right from wrong answers (a larger model may).",
@@ -60,7 +64,7 @@ REASONS: Final[Mapping[Reason, str]] = {
     "not recorded": "The run is of a version that did not ask this (run its notebook again).",
 }
 """Why a question about a claim has no answer, in a word and in a sentence."""
-CLOSED: Final[tuple[Reason, ...]] = ("undefined", "not public")
+CLOSED: Final[tuple[Reason, ...]] = ("undefined", "not public", "by construction")
 """Reasons by which nobody can test a claim on public data."""
 
 Match = Literal[

@@ -116,7 +116,8 @@ def summary(run: Run, out: Outcomes, names: Sequence[str]) -> str:
     ]
     text = (
         f"**{used.use.capitalize()} with BiomedRAG's example, {model} {_outcome(first)}.** "
-        f"The example changes F1 by {figures.listed(changes)}"
+        f"{'In one training each, the' if tuned else 'The'} example changes F1 by "
+        f"{figures.listed(changes)}"
         f"{_printed_text(run.printed, list(first), used)}"
     )
     if not tuned or not prompted:
@@ -155,10 +156,10 @@ def _place(out: Outcomes, name: str, names: Sequence[str]) -> str:
 
 
 def _level(out: Outcomes, name: str, comparison: Comparison) -> str:
-    """Say which F1 the example leads to, and on which rows if not on all."""
+    """Say which F1 the example leads to, and on which rows."""
     score = figures.number(comparison.scores[0].value)
-    rows = name_rows(out, name).partition(", ")[2]
-    return f"(to {score}, {rows})" if rows else f"(to {score})"
+    rows = name_rows(out, name).partition(", ")[2] or f"{comparison.test.n:,} rows"
+    return f"(to {score}, {rows})"
 
 
 def _printed_text(printed: Published, names: Sequence[str], used: Added) -> str:
@@ -201,7 +202,7 @@ def table(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]) 
             rows.append(_row(name_rows(out, name), what, comparison, "", model))
     caption = (
         "F1 with BiomedRAG's example against F1 without it, and against other examples; p by Holm "
-        "over the data sets of a comparison"
+        "over the data sets of a comparison; each fine-tuned model was trained once"
     )
     return figures.table(pd.DataFrame(rows), caption, sample=out.sample)
 

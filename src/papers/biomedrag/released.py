@@ -282,12 +282,15 @@ def _n_with_commonest(choices: Sequence[Choice]) -> int:
     return sum(count for _, count in documents.most_common(N_COMMONEST))
 
 
-def documents_table(choices: Mapping[str, Sequence[Choice]], corpus: Corpus) -> figures.Html:
+def documents_table(
+    choices: Mapping[str, Sequence[Choice]], corpus: Corpus, draws: int
+) -> figures.Html:
     """Show how many documents each retriever chose for GIT, how often, and from which split.
 
     Args:
         choices: The choices of each retriever.
         corpus: GIT, whose validation sentences a document may be.
+        draws: Bootstrap samples of the intervals.
     """
     validation = {same_text(example.text) for example in corpus.validation}
     rows = []
@@ -299,13 +302,18 @@ def documents_table(choices: Mapping[str, Sequence[Choice]], corpus: Corpus) -> 
             "sentences": len(chosen),
             "different documents": len(counts),
             "with one of the two commonest": _n_with_commonest(chosen),
+            "their share": commonest_share(chosen),
             "with a whole validation sentence": n_validation,
             "with their own relation": sum(choice.hit for choice in chosen),
             "by chance": f"{by_chance(chosen):.1f}",
+            "Cohen's kappa": figures.score_text(agreement(chosen, draws), "ratio"),
             "commonest document": counts.most_common(1)[0][0].strip(),
         }
         rows.append(row)
-    caption = "Documents chosen for the test sentences of GIT, as released"
+    caption = (
+        "Documents chosen for the test sentences of GIT, as released; kappa compares their relations "
+        "with those of the sentences, and 0 is chance"
+    )
     return figures.table(pd.DataFrame(rows), caption)
 
 

@@ -3,18 +3,17 @@
 A rule takes the answers and returns a decision.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from evaluation import decisions, figures
 from evaluation.decisions import Decision, Part
-from evaluation.metrics import Score
 from evaluation.outcomes import Comparison, Outcomes
 from evaluation.published import Published, Rule
 from evaluation.rules import evaluate
 from papers.biomedrag import ablation, printed_tests
-from papers.biomedrag.released import Choice, agreement, by_chance, commonest_share
 from papers.biomedrag.study import comparable
 
 ENCODERS: Final = "fine-tuned encoders (BERT, BioBERT, GatorTron)"
@@ -33,10 +32,11 @@ SLIGHT_LOSS: Final = 0.01
 On DDI the printed recall with BiomedRAG is 0.51 points below that without, and the paper speaks of
 a gain; a rerun with exactly these recalls must not refute it.
 """
-SLIGHT: Final = 0.2
-"""Up to this kappa an agreement is slight (Landis and Koch 1977)."""
-MAX_COMMONEST: Final = 0.5
-"""The largest share of sentences that two documents may serve if documents are diverse."""
+ONE_TRAINING: Final = (
+    " Each fine-tuned model was trained once, with one seed: the intervals and p cover the test "
+    "texts and not another training."
+)
+"""What the interval of a difference between fine-tuned models leaves out."""
 
 
 def _better(
@@ -75,13 +75,18 @@ def _better(
             f"{rows.label(comparison.second)}, share right"
         )
         parts.append(Part(comparison.test, criterion, label, bound=0.0))
-    why = f"{'; '.join(described)}."
+    why = f"{'; '.join(described)}.{_training_note(arms)}"
     p = max(comparison.p for comparison in comparisons)
     n_clusters = int(rows.frame.groupby("task").cluster.nunique().min())
     if not decisions.enough_clusters(n_clusters, len(comparisons)):
         return decisions.too_few_clusters(n_clusters, why)
     decision = decisions.decide_by_intervals(parts, (0.0, -max_loss), why=why, p=p)
     return decisions.with_models(decision, rows.where(arm=arms).frame.model)
+
+
+def _training_note(arms: Sequence[str]) -> str:
+    """Say what an interval leaves out, if models were fine-tuned."""
+    return ONE_TRAINING if any(arm.startswith("lora") for arm in arms) else ""
 
 
 beats_llm_tuned = partial(_better, first="lora_rag", others=("lora",), max_loss=SLIGHT_LOSS)
@@ -101,6 +106,7 @@ def small_on_par(outcomes: Outcomes, *, arms: tuple[str, str], **_: object) -> D
     """
     rule = Rule(on_par=("encoded",), than=arms, measure="right", each="task")
     decision = evaluate(rule, outcomes, "rerun", paper="biomedrag")
+    decision = replace(decision, why=decision.why + _training_note(arms))
     if decision.verdict != "differs":
         return decision
     # a weaker small model on a par speaks for the claim, but a weaker one behind does not speak
@@ -158,7 +164,7 @@ def _more_documents_do_not_help(outcomes: Outcomes, *, prefix: str, **_: object)
         Part(comparison.test, criterion, f"n = {max(counts)} minus n = 1, {comparison.model}")
         for comparison in comparisons
     ]
-    why = f"n = {max(counts)} minus n = 1: {differences}."
+    why = f"n = {max(counts)} minus n = 1: {differences}.{_training_note(pair)}"
     return decisions.decide_by_intervals(parts, (SMALL_GAIN,), why=why)
 
 
@@ -167,23 +173,23 @@ more_documents_do_not_help_prompted = partial(_more_documents_do_not_help, prefi
 
 
 def shorter_input(outcomes: Outcomes, **_: object) -> Decision:
-    """Whether BiomedRAG's prompts are shorter than those of RA-KNN-n with several sentences.
+    """Say how much shorter BiomedRAG's prompts are than those of RA-KNN-n with several sentences.
 
-    Source: section 2.2. Prompts are compared in tokens.
+    Source: section 2.2. Several whole sentences with their labels are longer than one chunk with
+    its label, whatever the sentences are, so the lengths test nothing.
     """
+    why = "Several whole sentences are longer than one chunk, whatever any system retrieves."
     counts = [n for n in _arm_counts(outcomes, "knn_") if n >= SEVERAL]
-    if not counts:
-        return Decision("not tested", f"No n of {SEVERAL} or more was tried.", reason="no answers")
-    pairs = [(ablation.knn(n), "biomedrag") for n in counts]
-    comparisons = outcomes.compare(pairs, "prompt_tokens", within="task")
-    differences = "; ".join(
-        f"{comparison.model}, {outcomes.label(comparison.first)}: {_tokens(comparison)}"
-        for comparison in comparisons
-    )
-    why = f"Prompt tokens of RA-KNN-n minus those of BiomedRAG: {differences}."
-    criterion = partial(decisions.above, bound=0)
-    parts = [Part(comparison.test, criterion) for comparison in comparisons]
-    return decisions.decide_by_intervals(parts, (0.0,), why=why)
+    if counts:
+        pairs = [(ablation.knn(n), "biomedrag") for n in counts]
+        comparisons = outcomes.compare(pairs, "prompt_tokens", within="task")
+        differences = "; ".join(
+            f"{comparison.model}, {outcomes.label(comparison.first)}: {_tokens(comparison)}, "
+            f"n = {comparison.test.n}"
+            for comparison in comparisons
+        )
+        why += f" Prompt tokens of RA-KNN-n minus those of BiomedRAG here: {differences}."
+    return Decision("cannot be tested", why, reason="by construction")
 
 
 def _printed(_: Outcomes, *, printed: Published, claim: str, **__: object) -> Decision:
@@ -204,6 +210,7 @@ printed_mtsamples = partial(_printed, claim="prompted_llm_best_on_mtsamples")
 printed_scorer = partial(_printed, claim="scorer_beats_cosine")
 printed_diversity = partial(_printed, claim="diversity_helps")
 printed_chunks = partial(_printed, claim="longest_chunks_best")
+printed_more_documents = partial(_printed, claim="more_documents_do_not_help")
 printed_one_chunk = partial(_printed, claim="one_chunk_beats_many")
 significant_on_git = partial(_printed, claim="significant_on_git")
 significant_on_git_re = partial(_printed, claim="significant_on_git_re")
@@ -218,62 +225,6 @@ one_sentence_best_on_ade = partial(_printed, claim="one_sentence_best_on_ade")
 onerel_beats_unirel = partial(_printed, claim="onerel_beats_unirel")
 superior_everywhere = partial(_printed, claim="superior_everywhere")
 best_parts = partial(_printed, claim="best_parts")
-
-
-def scorer_fits_the_sentence(
-    outcomes: Outcomes, *, released: Mapping[str, Sequence[Choice]], **__: object
-) -> Decision:
-    """Whether the relations of the trained scorer's documents agree with those of the sentences.
-
-    Args:
-        outcomes: The answers.
-        released: The released choices of each retriever, see `papers.biomedrag.released`; empty for
-            the bundled sample.
-    """
-    if not released:
-        return _not_in_sample()
-    scorer = agreement(released["scorer"], outcomes.draws)
-    nearest = agreement(released["knn"], outcomes.draws)
-    why = (
-        "The document of the trained scorer shows the sentence's relation in "
-        f"{_agreement_text(released['scorer'], scorer)}; that of the nearest neighbour (KNN) in "
-        f"{_agreement_text(released['knn'], nearest)}."
-    )
-    part = Part(scorer, partial(decisions.above, bound=SLIGHT))
-    return decisions.decide_by_intervals([part], (SLIGHT,), why=why)
-
-
-def documents_are_diverse(
-    _: Outcomes, *, released: Mapping[str, Sequence[Choice]], **__: object
-) -> Decision:
-    """Whether the released documents differ from sentence to sentence (section 3).
-
-    Args:
-        released: As in `scorer_fits_the_sentence`.
-    """
-    if not released:
-        return _not_in_sample()
-    share = commonest_share(released["scorer"])
-    n_documents = len({choice.document for choice in released["scorer"]})
-    why = (
-        f"Two documents serve {figures.score_text(share)} of the {share.n} test sentences of GIT; "
-        f"{n_documents} different documents serve all of them."
-    )
-    part = Part(share, partial(decisions.below, bound=MAX_COMMONEST))
-    return decisions.decide_by_intervals([part], (MAX_COMMONEST,), why=why)
-
-
-def _not_in_sample() -> Decision:
-    why = "The released choices are not part of the bundled sample."
-    return Decision("not tested", why, reason="no answers")
-
-
-def _agreement_text(choices: Sequence[Choice], kappa: Score) -> str:
-    n_hits = sum(choice.hit for choice in choices)
-    return (
-        f"{n_hits} of {kappa.n} ({by_chance(choices):.1f} by chance, Cohen's kappa "
-        f"{figures.score_text(kappa, 'ratio')})"
-    )
 
 
 def _described(comparison: Comparison, rows: Outcomes, outcomes: Outcomes) -> str:
