@@ -23,14 +23,16 @@ def corpus(request: pytest.FixtureRequest) -> corpora.Corpus:
 
 def test_the_script_reproduces_the_committed_sample(tmp_path: Path):
     runpy.run_path(str(SAMPLE / "make_sample.py"))["write_biomedrag"](tmp_path)
-    made = {
+    written = {
         path.relative_to(tmp_path): path.read_bytes()
         for path in tmp_path.rglob("*")
         if path.is_file()
     }
-    kept = SAMPLE / "biomedrag"
-    assert made == {
-        path.relative_to(kept): path.read_bytes() for path in kept.rglob("*") if path.is_file()
+    committed = SAMPLE / "biomedrag"
+    assert written == {
+        path.relative_to(committed): path.read_bytes()
+        for path in committed.rglob("*")
+        if path.is_file()
     }
 
 
@@ -169,8 +171,8 @@ def test_a_malformed_row_is_named(
 def test_a_link_whose_names_hold_an_and_has_no_triple(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    asked = ["head and neck cancer", "sleep"], ["curcumin", "sleep"]
-    rows = [{"text": corpora.question(*pair), "label": "TREATS"} for pair in asked]
+    name_pairs = ["head and neck cancer", "sleep"], ["curcumin", "sleep"]
+    rows = [{"text": corpora.question(*pair), "label": "TREATS"} for pair in name_pairs]
 
     def place(names: list[str], data: str) -> dict[str, datasets.Located]:
         path = tmp_path / "test.jsonl"

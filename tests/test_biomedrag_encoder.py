@@ -35,7 +35,7 @@ def lesson_of(n: int, seed: int = 0) -> list[dict[str, Any]]:
 
     Another document repeats the input, so that plain cosine takes that one.
     """
-    rng, taught = np.random.default_rng(seed), []
+    rng, lessons = np.random.default_rng(seed), []
     for i in range(n):
         colour, shape, other = rng.choice(COLOURS), rng.choice(SHAPES), rng.choice(SHAPES)
         documents = [f"{colour} {shape} no", f"gold {other} yes", "iron no"]
@@ -43,9 +43,11 @@ def lesson_of(n: int, seed: int = 0) -> list[dict[str, Any]]:
             : 2 if i % 5 == 4 else 3
         ]  # inputs differ in their number of documents
         values = np.array([-3.0, -0.1, -4.0])[order].tolist()
-        of_one = [documents[row] for row in order]
-        taught.append({"text": f"{colour} {shape}", "documents": of_one, "loglikelihoods": values})
-    return taught
+        candidates = [documents[row] for row in order]
+        lessons.append(
+            {"text": f"{colour} {shape}", "documents": candidates, "loglikelihoods": values}
+        )
+    return lessons
 
 
 # ------------------------------------------------------------------------------------------- without the LLM's engine
@@ -109,11 +111,11 @@ def test_a_machine_without_torch_is_told_what_to_do(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "named"),
+    ("wrong", "message"),
     [({"rate": 0.0}, "rate"), ({"epochs": 0}, "epochs"), ({"objective": "best"}, "objective")],
 )
-def test_a_setting_that_cannot_be_is_named(wrong, named):
-    with pytest.raises(ValueError, match=named):
+def test_a_setting_that_cannot_be_is_named(wrong, message):
+    with pytest.raises(ValueError, match=message):
         tuned(lesson_of(5), "a base", TuningSettings(**wrong))
 
 
@@ -147,9 +149,9 @@ def test_a_scorer_with_an_encoder_of_its_own_chooses_by_it():
         for i, (text, label) in enumerate([("a a b", "L"), ("c", "M")])
     ]
     memory = Memory(rows, {"L": "a", "M": "c"}, Counts("a", "c"), 5)
-    asked = [Example("x", "a b b", "L", ())]
+    examples = [Example("x", "a b b", "L", ())]
     by_memory, by_own = (
-        Retriever(memory, Scorer(np.eye(2), encoder=encoder))(asked)[0]
+        Retriever(memory, Scorer(np.eye(2), encoder=encoder))(examples)[0]
         for encoder in (None, Counts("zero", "L"))
     )
     documents = memory.candidates(["a b b"])[0]
@@ -170,27 +172,29 @@ def test_a_fine_tuned_encoder_is_taught_by_the_model_and_noted(monkeypatch, tmp_
         for i, (text, label) in enumerate([("a a b", "L"), ("c", "M")])
     ]
     memory = Memory(rows, {"L": "a", "M": "c"}, Counts("a", "c"), 5)
-    seen = []
+    lessons = []
 
     class Tuned(Counts):
         base, losses, seconds = "a base", (2.0, 1.0), 3.0
 
     def tune(taught, base, settings):
-        seen.extend(taught)
+        lessons.extend(taught)
         return Tuned("zero", "L")
 
     monkeypatch.setattr(encoder_tuning, "tuned", tune)
     run = record.start(
         notebook="07_biomedrag_triples", paper="biomedrag", profile="smoke", parameters={}
     )
-    asked = [Example("GIT.x", "a b b", "L", ())]
-    learned = learn(memory, cast(LLM, Teacher()), asked, Teaching(tuned_encoder="a base"), run=run)
+    examples = [Example("GIT.x", "a b b", "L", ())]
+    trained_retriever = learn(
+        memory, cast(LLM, Teacher()), examples, Teaching(tuned_encoder="a base"), run=run
+    )
     documents = memory.candidates(["a b b"])[0]
-    assert [(one["text"], one["documents"]) for one in seen] == [
+    assert [(lesson["text"], lesson["documents"]) for lesson in lessons] == [
         ("a b b", [d.text for d in documents])
     ]
-    assert learned.scorer.losses == (2.0, 1.0)
-    assert learned(asked)[0] == min(documents, key=lambda d: d.text.split().count("L"))
+    assert trained_retriever.scorer.losses == (2.0, 1.0)
+    assert trained_retriever(examples)[0] == min(documents, key=lambda d: d.text.split().count("L"))
     saved = records.load(run.save(tmp_path / "record.json"))
     assert {model.name for model in saved.provenance.models} == {"a base, fine-tuned"}
     assert "GIT: fine-tuning the encoder" in {timing.name for timing in saved.provenance.timings}
@@ -232,7 +236,7 @@ def test_the_loss_in_torch_is_that_of_the_projection(tmp_path, base, vllm):
     x, d = rng.normal(size=(6, 5)), [rng.normal(size=(n, 5)) for n in (4, 2, 3, 4, 1, 4)]
     unit: list = [m / np.linalg.norm(m, axis=-1, keepdims=True) for m in (x, *d)]
     batch = scorer.padded(unit[0], unit[1:], np.float64)
-    taught = np.where(batch.mask, -rng.exponential(2, size=batch.mask.shape), -np.inf)
+    likelihoods = np.where(batch.mask, -rng.exponential(2, size=batch.mask.shape), -np.inf)
     cosines = np.einsum("nk,njk->nj", batch.x, batch.d)
     objectives = ["text", "code", "each", "kl"]
     script = tmp_path / "losses.py"
@@ -243,14 +247,14 @@ def test_the_loss_in_torch_is_that_of_the_projection(tmp_path, base, vllm):
         "objectives": objectives,
         "eta": 0.3,
         "cosines": cosines.tolist(),
-        "taught": taught.tolist(),
+        "taught": likelihoods.tolist(),
     }
     training.prepare(str(base))
-    told = training.run(script, job, tmp_path / "out", doing="compare losses", total=0)[:-1]
-    assert [line["objective"] for line in told] == objectives
+    lines = training.run(script, job, tmp_path / "out", doing="compare losses", total=0)[:-1]
+    assert [line["objective"] for line in lines] == objectives
     masked = np.where(batch.mask, cosines, -np.inf)
-    for line in told:
-        loss, slope = mean_loss(masked, taught, line["objective"], 0.3)
+    for line in lines:
+        loss, slope = mean_loss(masked, likelihoods, line["objective"], 0.3)
         assert line["loss"] == pytest.approx(loss, rel=1e-9)
         assert np.allclose(line["gradient"], slope, atol=1e-9)
 

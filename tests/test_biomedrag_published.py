@@ -186,14 +186,14 @@ def test_the_digits_of_ade_and_ddi_are_at_odds_with_the_sizes_stated():
 
 
 def test_a_value_between_two_panels_of_figure_2_belongs_to_the_one_whose_rows_can_give_it():
-    shown = {
+    values = {
         name: {round(percent(id), 2) for id in NUMBERS if id.startswith(f"figure2.{name}.")}
         for name in ("umls", "adint")
     }
     unsure = round(percent("figure2.umls.other2"), 2)
-    assert unsure in shown["umls"]
-    assert set(possible(shown["umls"], 661)[0]) == shown["umls"]
+    assert unsure in values["umls"]
+    assert set(possible(values["umls"], 661)[0]) == values["umls"]
     assert possible([unsure], 720)[0] == []
     assert (
-        len(shown["adint"] - set(possible(shown["adint"], 720)[0])) == 1
+        len(values["adint"] - set(possible(values["adint"], 720)[0])) == 1
     )  # 51.54, which no count of either gives

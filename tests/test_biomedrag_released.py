@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from evaluation import record
 from evaluation.outcomes import Outcomes
 from evaluation.published import published
-from papers.biomedrag import balance as bal, corpora, released, rules
+from papers.biomedrag import balance as bal, corpora, released
 from papers.biomedrag.arms import Prediction
 from papers.biomedrag.corpora import Corpus, CorpusError, Example, Triple
 from resources import datasets
@@ -90,9 +90,9 @@ def test_a_count_that_was_printed_is_found_possible(counts: tuple[int, list[int]
 
 def test_an_impossible_proportion_is_found():
     assert bal.possible([99.8, 99.89], 500)[0] == [99.8]
-    (told,) = bal.digits_table(PRINTED, ["ADE-corpus-v2"])["unattainable"]
-    assert "99.89" in told
-    assert "99.80" not in told
+    (unattainable,) = bal.digits_table(PRINTED, ["ADE-corpus-v2"])["unattainable"]
+    assert "99.89" in unattainable
+    assert "99.80" not in unattainable
 
 
 def test_the_digits_of_ddi_are_held_against_both_counts():
@@ -105,14 +105,14 @@ def test_the_digits_of_ddi_are_held_against_both_counts():
 
 
 def test_every_data_set_is_told():
-    loaded = {name: corpora.load(name, "sample") for name in corpora.KEYS}
-    table = bal.balance_table(loaded, PRINTED)
+    corpora_by_name = {name: corpora.load(name, "sample") for name in corpora.KEYS}
+    table = bal.balance_table(corpora_by_name, PRINTED)
     assert list(table["data"]) == list(corpora.KEYS)
     for name, label, share in zip(
         table["data"], table["commonest label"], table["its share"], strict=True
     ):
-        of = [e.label for e in loaded[name].test]
-        assert share.value == pytest.approx(of.count(label) / len(of))
+        labels = [e.label for e in corpora_by_name[name].test]
+        assert share.value == pytest.approx(labels.count(label) / len(labels))
 
 
 # ---------------------------------------------------------------------------------------------------------- released
@@ -124,20 +124,20 @@ PROMPT = (
 
 
 def generation(path: Path, answer: str) -> tuple[Example, Prediction]:
-    told = {
+    fields = {
         "sentence": "yoga eases pain.",
         "ground_truth": "yoga|TREATS|pain",
         "predicted": PROMPT.format(document="x of y", shown="x|USES|y", answer=answer),
     }
-    path.write_text(json.dumps(told) + "\n", encoding="utf-8")
-    (found,) = released.read_generations(path)
-    return found
+    path.write_text(json.dumps(fields) + "\n", encoding="utf-8")
+    (pair,) = released.read_generations(path)
+    return pair
 
 
 def test_a_released_answer_ends_at_the_first_empty_line(tmp_path: Path):
-    example, said = generation(tmp_path / "g.json", "yoga|TREATS|pain")
-    assert said.reply == "yoga|TREATS|pain"
-    assert said.triples == (Triple("yoga", "TREATS", "pain"),) == example.triples
+    example, prediction = generation(tmp_path / "g.json", "yoga|TREATS|pain")
+    assert prediction.reply == "yoga|TREATS|pain"
+    assert prediction.triples == (Triple("yoga", "TREATS", "pain"),) == example.triples
 
 
 @pytest.mark.parametrize("answer", ["yoga|TREATS|pain|pain", "yoga treats pain", "yoga|TREATS|"])
@@ -204,16 +204,17 @@ def test_the_released_answers_give_every_cell_that_they_cover():
     assert out.score("f1", "lora_rag").unparsed == 4
     if "earlier" in out.arms:  # whose file not every source has
         assert round(out.score("f1", "earlier").value, 4) == 0.7883, "as the authors' comment says"
-    decision = rules.scorer_fits_the_sentence(out, released=choices)
-    assert decision.verdict == "differs"
-    assert "31 of 465 (27.3 by chance" in decision.why
-    assert all(len(of) == sum(row.arm == "lora_rag" for row in rows) for of in choices.values())
-    diverse = rules.documents_are_diverse(out, released=choices)
-    assert diverse.verdict == "differs"
-    assert "5 different documents" in diverse.why
+    assert sum(choice.hit for choice in choices["scorer"]) == 31
+    assert released.by_chance(choices["scorer"]) == pytest.approx(27.3, abs=0.05)
+    assert released.agreement(choices["scorer"], 100).value == pytest.approx(0.01, abs=0.005)
+    assert all(
+        len(choice_list) == sum(row.arm == "lora_rag" for row in rows)
+        for choice_list in choices.values()
+    )
+    assert len({choice.document for choice in choices["scorer"]}) == 5
     assert released.commonest_share(choices["scorer"]).value == pytest.approx(444 / 465)
-    shown = released.documents_table(choices, corpora.load("GIT")).html
-    assert re.search(r"nearest sentence \(KNN\).*?465.*?465", shown, re.DOTALL), (
+    table = released.documents_table(choices, corpora.load("GIT"), 100).html
+    assert re.search(r"nearest sentence \(KNN\).*?465.*?465", table, re.DOTALL), (
         "every document of the nearest-neighbour prompts is a validation sentence"
     )
     assert released.answers_with_documents(choices["scorer"]) == 465
@@ -228,34 +229,24 @@ def chosen(hits: int) -> list[released.Choice]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("hits", "verdict"), [(10, "differs"), (80, "agrees"), (30, "inconclusive")]
-)
-def test_a_scorer_fits_if_it_agrees_with_the_sentences_beyond_chance(hits: int, verdict: str):
-    decision = rules.scorer_fits_the_sentence(
-        Outcomes([], draws=500), released={"scorer": chosen(hits), "knn": chosen(0)}
-    )
-    assert decision.verdict == verdict
+@pytest.mark.parametrize(("hits", "kappa"), [(10, 0.0), (55, 0.5), (100, 1.0)])
+def test_agreement_of_documents_with_sentences_is_counted_beyond_chance(hits: int, kappa: float):
+    agreement = released.agreement(chosen(hits), 500)
+    assert agreement.value == pytest.approx(kappa, abs=0.01)
+    assert agreement.low <= agreement.value <= agreement.high
 
 
-@pytest.mark.parametrize(
-    ("documents", "verdict"),
-    [(["d"] * 60 + ["e"] * 30, "differs"), ([f"d{i}" for i in range(90)], "agrees")],
-)
-def test_documents_are_diverse_if_two_of_them_do_not_serve_most_sentences(
-    documents: list[str], verdict: str
-):
+def test_the_share_of_the_commonest_documents_counts_sentences():
+    documents = ["d"] * 60 + ["e"] * 30 + [f"d{i}" for i in range(10)]
     choices = [released.Choice(f"s{i}", "R", document, "R") for i, document in enumerate(documents)]
-    decision = rules.documents_are_diverse(Outcomes([]), released={"scorer": choices})
-    assert decision.verdict == verdict
-    assert rules.documents_are_diverse(Outcomes([]), released={}).verdict == "not tested"
+    assert released.commonest_share(choices).value == pytest.approx(0.9)
 
 
 @given(st.integers(1, 60), st.integers(0, 4))
-def test_one_document_for_all_sentences_agrees_with_them_by_chance_alone(n: int, at: int):
+def test_one_document_for_all_sentences_agrees_with_them_by_chance_alone(n: int, remainder: int):
     # however common its relation is
-    of = [released.Choice(f"s{i}", "AB"[i % 5 == at], "d", "A") for i in range(n)]
-    assert sum(c.hit for c in of) == pytest.approx(released.by_chance(of))
+    choices = [released.Choice(f"s{i}", "AB"[i % 5 == remainder], "d", "A") for i in range(n)]
+    assert sum(c.hit for c in choices) == pytest.approx(released.by_chance(choices))
 
 
 def test_sizes_are_reported_for_real_data_alone():

@@ -74,10 +74,10 @@ def test_a_label_is_read_only_if_it_stands_alone(answer: str, label: str | None)
     assert parse_label(answer, ["TREATS", "not related", "related"]) == label
 
 
-def outcomes(rows: list[Example], said: list[list[Triple] | None]) -> Outcomes:
+def outcomes(rows: list[Example], answers: list[list[Triple] | None]) -> Outcomes:
     """Triples answered to rows of GIT, as rows of the table of answers."""
     corpus = Corpus("GIT", "triples", (), (), tuple(rows), {})
-    predictions = [Prediction(None, tuple(triples or ())) for triples in said]
+    predictions = [Prediction(None, tuple(triples or ())) for triples in answers]
     return Outcomes(
         [
             make_row(to_answer(corpus, unit.example, p), unit, arm="arm")
@@ -87,13 +87,13 @@ def outcomes(rows: list[Example], said: list[list[Triple] | None]) -> Outcomes:
     )
 
 
-def labelled(rows: list[Example], said: list[str]) -> Outcomes:
+def labelled(rows: list[Example], labels: list[str]) -> Outcomes:
     """Labels answered to rows of GIT-RE."""
     corpus = Corpus("GIT-RE", "relations", (), (), tuple(rows), {})
     return Outcomes(
         [
             make_row(to_answer(corpus, unit.example, Prediction(label)), unit, arm="arm")
-            for unit, label in zip(units(corpus, rows), said, strict=True)
+            for unit, label in zip(units(corpus, rows), labels, strict=True)
         ]
     )
 
@@ -121,12 +121,12 @@ def test_scores_are_those_of_counting_and_no_part_is_harder_than_the_whole(rows)
     gold = [example(str(i), *triples) for i, (triples, _) in enumerate(rows)]
     out = outcomes(gold, [answer for _, answer in rows])
     hits = sum(len(set(triples) & set(answer or ())) for triples, answer in rows)
-    found = sum(len(answer or ()) for _, answer in rows)
-    wanted = sum(len(triples) for triples, _ in rows)
-    assert out.score("recall", "arm").value == pytest.approx(hits / wanted)
-    assert out.score("f1", "arm").value == pytest.approx(2 * hits / (found + wanted))
-    if found:
-        assert out.score("precision", "arm").value == pytest.approx(hits / found)
+    n_answered = sum(len(answer or ()) for _, answer in rows)
+    n_gold = sum(len(triples) for triples, _ in rows)
+    assert out.score("recall", "arm").value == pytest.approx(hits / n_gold)
+    assert out.score("f1", "arm").value == pytest.approx(2 * hits / (n_answered + n_gold))
+    if n_answered:
+        assert out.score("precision", "arm").value == pytest.approx(hits / n_answered)
     if all(len(triples) == 1 and len(answer or [0]) == 1 for triples, answer in rows):
         for part in ("head", "tail", "relation"):
             assert out.score(f"{part}_f1", "arm").value >= out.score("f1", "arm").value

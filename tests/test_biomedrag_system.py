@@ -34,8 +34,8 @@ class Reader:
 
     def loglikelihood_many(self, prompts, label):
         return [
-            SimpleNamespace(total=-0.1 if f"=> {answer.strip()}" in shown else -3.0)
-            for shown, answer in prompts
+            SimpleNamespace(total=-0.1 if f"=> {answer.strip()}" in context else -3.0)
+            for context, answer in prompts
         ]
 
     def chat_many(self, prompts, **_: Any):
@@ -43,10 +43,10 @@ class Reader:
         for messages in prompts:
             text = messages[-1]["content"]
             self.prompts.append(text)
-            shown = re.findall(r"^Answer: (.+)$", text, re.MULTILINE)
+            labels = re.findall(r"^Answer: (.+)$", text, re.MULTILINE)
             replies.append(
                 SimpleNamespace(
-                    text=shown[-1] if shown else "neither",
+                    text=labels[-1] if labels else "neither",
                     prompt_tokens=len(text),
                     status="answered",
                     key="key",
@@ -177,7 +177,7 @@ def test_rows_are_read_from_json_lines_and_tables(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("a.jsonl", "{\n", "line 1: a JSON object was needed"),
         ("a.jsonl", "[1]\n", "line 1: a JSON object was needed"),
@@ -190,19 +190,19 @@ def test_rows_are_read_from_json_lines_and_tables(tmp_path: Path):
     ],
 )
 def test_rows_that_cannot_be_used_are_refused_in_one_line(
-    name: str, content: str | None, said: str, tmp_path: Path
+    name: str, content: str | None, message: str, tmp_path: Path
 ):
     path = tmp_path / name
     if content is not None:
         path.write_text(content, encoding="utf-8")
     with pytest.raises(CorpusError) as refused:
         read_rows(path)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("rows", "task", "said"),
+    ("rows", "task", "message"),
     [
         (labelled(20), "", "At least 40 labelled rows were needed"),
         ([Row(i, f"t {i}", "same", ()) for i in range(60)], "", "At least two labels"),
@@ -212,10 +212,10 @@ def test_rows_that_cannot_be_used_are_refused_in_one_line(
         ([Row(i, "one text", "ab"[i % 2], ()) for i in range(60)], "", "Too few different texts"),
     ],
 )
-def test_rows_that_nothing_can_be_learnt_from_are_refused(rows: list[Row], task: str, said: str):
+def test_rows_that_nothing_can_be_learnt_from_are_refused(rows: list[Row], task: str, message: str):
     with pytest.raises(CorpusError) as refused:
         system.train(rows, "x", system.Options(task=task), model=cast(LLM, Reader()))
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert not system.trained_names()
 
 

@@ -275,27 +275,27 @@ _MORE: Final = {
     "count is tested. RA-KNN-1 with LLaMA2 13B reaches 99.6 there, so this gain is one over no "
     "retrieval.",
     "better_on_mtsamples": " Five of the six printed scores are no count of 500 rows.",
-    "one_sentence_best_on_ade": _ZERO_ON_ADE + " All seven are lower, so its place does not matter.",
+    "one_sentence_best_on_ade": _ZERO_ON_ADE
+    + " All seven are lower, so its place does not matter.",
     "onerel_beats_unirel": _ONEREL
     + " As the columns are headed, OneRel's F1 on DDI (22.09) is below that of UniRel (27.13).",
     "retrieval_beats_onerel": _ONEREL + " Figure 1 (c) draws the third.",
-    "light_models_lag_on_git": _ONEREL
-    + " OneRel is above MedLLaMA 13B, which is no LLaMA2.",
+    "light_models_lag_on_git": _ONEREL + " OneRel is above MedLLaMA 13B, which is no LLaMA2.",
     "gpt4_untrained_worse": " On GIT, which section 3 names in particular, GPT-4 does better than "
     "on DDI.",
-    "superior_everywhere": " On each data set the best row with BiomedRAG is compared with the best "
-    "other one, of a table or of Figure 2; the best of several n favours the other." + _ADINT,
+    "superior_everywhere": " On each data set the best row with BiomedRAG is compared with the "
+    "best other one, of a table or of Figure 2; the best of several n favours the other." + _ADINT,
     "best_parts": " Table 3 lacks LLaMA2 13B alone, which comes nearer in whole triples." + _ONEREL,
     "one_chunk_beats_many": " Values of Figure 2 (c) and (d) whose model is not known are left out."
     + _ZERO_ON_ADE
     + _ADINT,
-    "more_documents_do_not_help": " Panels are tested whose value at n = 1 is known for LLaMA2 13B. "
-    "Compared is the lowest other value of Figure 2 (b), and the second lowest of (e), where one "
+    "more_documents_do_not_help": " Panels are tested whose value at n = 1 is known for LLaMA2 "
+    "13B. Compared is the lowest other value of Figure 2 (b), and the second lowest of (e), where one "
     "value is that of n = 0.",
 }
 ONE_TRAINING: Final = (
-    " The paper reports no repeated training: p covers the test rows, taken as independent, and not "
-    "another training or run."
+    " The paper reports no repeated training: p covers the test rows, taken as independent, and "
+    "not another training or run."
 )
 """What the p-value of a printed difference leaves out."""
 
@@ -429,13 +429,14 @@ def _reason(table: pd.DataFrame, is_decisive: pd.Series) -> str:
     n_lower = int((table["difference"] < 0).sum())
     weakest = table[is_decisive].sort_values("difference").iloc[0]
     extreme = "clearest" if weakest["verdict"] == "differs" else "least clear"
+    negative = f"{n_lower} of {len(table)} are negative. " if n_lower else ""
+    difference = figures.signed(weakest["difference"], 2)
     low, high = figures.p_words(weakest["low"]), figures.p_words(weakest["high"])
     p = low if low == high else f"from {low} to {high}"
     return (
         f"{int(is_significant.sum())} of {len(table)} printed differences in F1 are significant "
-        f"for every pairing of the rows{f', and {n_lower} lie on the other side' * (n_lower > 0)}; "
-        f"the {extreme} is {figures.signed(weakest['difference'], 2)} points against "
-        f"{weakest['against']} on {weakest['rows']:,} rows (McNemar, Holm: {p})."
+        f"for every pairing of the rows. {negative}The {extreme} is {difference} "
+        f"points against {weakest['against']} on {weakest['rows']:,} rows (McNemar, Holm: {p})."
     )
 
 

@@ -311,8 +311,8 @@ def documents_table(
         }
         rows.append(row)
     caption = (
-        "Documents chosen for the test sentences of GIT, as released; kappa compares their relations "
-        "with those of the sentences, and 0 is chance"
+        "Documents chosen for the test sentences of GIT, as released; kappa compares their "
+        "relations with those of the sentences, and 0 is chance"
     )
     return figures.table(pd.DataFrame(rows), caption)
 
