@@ -259,8 +259,8 @@ _ZERO_ON_ADE: Final = (
 _ADINT: Final = (
     " On ADInt LLaMA2 13B with RA-KNN-n is printed higher: 62.77 (n unstated) and 62.63 (n = 15) "
     "against 62.22, which are 4 and 3 of 720 rows. Section 2.2 itself calls n = 15 superior there; "
-    "as a statement about printed scores alone the claim is wrong, but so few rows show no "
-    "difference between the systems."
+    "as a statement about printed scores alone the claim is wrong, but so few rows do not tell two "
+    "systems apart."
 )
 _MORE: Final = {
     "gain_on_ddi": " By recall, LLaMA2 13B with BiomedRAG is printed 0.51 points lower than alone.",
@@ -290,8 +290,8 @@ _MORE: Final = {
     + _ZERO_ON_ADE
     + _ADINT,
     "more_documents_do_not_help": " Panels are tested whose value at n = 1 is known for LLaMA2 "
-    "13B. Compared is the lowest other value of Figure 2 (b), and the second lowest of (e), where one "
-    "value is that of n = 0.",
+    "13B. Compared is the lowest other value of Figure 2 (b), and the second lowest of (e), where "
+    "one value is that of n = 0.",
 }
 ONE_TRAINING: Final = (
     " The paper reports no repeated training: p covers the test rows, taken as independent, and "
