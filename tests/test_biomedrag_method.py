@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -670,6 +671,19 @@ def test_a_printed_difference_is_significant_if_all_its_p_values_are(
     p = printed_tests.mcnemar_range(round(465 * ours), round(465 * theirs), 465)
     assert printed_tests.verdict(ours - theirs, *p, significantly=True) == significant
     assert printed_tests.verdict(ours - theirs, *p, significantly=False) == better
+
+
+@pytest.mark.parametrize("share_discordant", [0.02, 0.2])
+def test_printed_counts_of_equal_systems_decide_nothing(share_discordant: float):
+    rng = np.random.default_rng(0)
+    verdicts: Counter[str] = Counter()
+    for _ in range(300):
+        n_discordant = rng.binomial(465, share_discordant)
+        only_first = int(rng.binomial(n_discordant, 0.5))
+        first, second = 300 + only_first, 300 + n_discordant - only_first
+        p_range = printed_tests.mcnemar_range(first, second, 465)
+        verdicts[printed_tests.verdict(first - second, *p_range, significantly=False)] += 1
+    assert verdicts["agrees"] + verdicts["differs"] <= 0.05 * 300
 
 
 def test_counts_that_no_rows_give_are_refused():
