@@ -86,7 +86,8 @@ def _better(
 
 def _training_note(arms: Sequence[str]) -> str:
     """Say what an interval leaves out, if models were fine-tuned."""
-    return ONE_TRAINING if any(arm.startswith("lora") for arm in arms) else ""
+    is_tuned = [arm.startswith("lora") for arm in arms]
+    return ONE_TRAINING if any(is_tuned) else ""
 
 
 beats_llm_tuned = partial(_better, first="lora_rag", others=("lora",), max_loss=SLIGHT_LOSS)
