@@ -117,6 +117,47 @@ def test_the_first_rule_with_answers_decides_and_some_are_asked_here_alone():
     assert here(prompted, first_of=parts).verdict == "agrees"
 
 
+def test_what_is_published_and_was_not_fetched_is_the_reason():
+    rows = outcomes(a=[1] * 40, b=[0] * 40, c=[1] * 40)
+    weights: Any = {"scope": ["BERT"], "published": "The weights of BERT"}
+    decision = found(rows, better="a", than="b", **weights)
+    assert (decision.verdict, decision.reason) == ("not tested", "published, not fetched")
+    assert decision.why.startswith("The weights of BERT are published, but were not fetched")
+    assert SMALL in decision.why
+    parts: Any = [
+        {"better": "a", "than": "d", "published": "The scores of d"},
+        {"better": "a", "than": "b", "here_only": True},
+    ]
+    decision = found(rows, first_of=parts)
+    assert (decision.verdict, decision.reason) == ("not tested", "published, not fetched")
+    assert decision.why == "The scores of d are published, but were not fetched for this run."
+    assert here(rows, first_of=parts).verdict == "agrees"
+    parts[1] = {"better": "a", "than": "b"}
+    assert found(rows, first_of=parts).verdict == "agrees", "the next rule has answers"
+
+
+def test_here_no_rule_of_released_scores_alone_is_asked():
+    rows = outcomes(a=[1] * 40, b=[0] * 40)
+    parts: Any = [
+        {"better": "b", "than": "a", "of": ["rescored"]},
+        {"better": "a", "than": "b", "here_only": True},
+    ]
+    decision = here(rows, first_of=parts)
+    assert decision.verdict == "agrees"
+    assert decision.why.count("difference") == 1
+
+
+def test_a_family_adjusts_p_and_decides_nothing():
+    rows = outcomes(a=[1] * 30 + [0] * 10, b=[1] * 22 + [0] * 18, c=[1] * 29 + [0] * 11)
+    alone = found(rows, better="a", than="b")
+    family = found(rows, better="a", than="b", family=["c", "absent"])
+    assert alone.p is not None
+    assert family.p == pytest.approx(2 * alone.p)
+    assert family.verdict == alone.verdict == "agrees"
+    assert [part.label for part in family.estimates] == ["a minus b, accuracy"]
+    assert "those against c" in Rule(better=("a",), than=("b",), family=("c",)).words()
+
+
 @pytest.mark.parametrize(
     "condition", [{"where": {"kind": ["x"]}}, {"interaction": {"kind": ["x", "y"]}}]
 )

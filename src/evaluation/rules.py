@@ -28,7 +28,7 @@ from evaluation.outcomes import PAIRING_COLUMNS, Comparison, Outcomes
 from evaluation.published import Basis, Claim, Rule
 from evaluation.record import Run
 from evaluation.verdicts import findings
-from evaluation.vocabulary import HERE_BY_TESTED, Reason, Tested
+from evaluation.vocabulary import HERE_BY_TESTED, TESTED, Reason, Tested
 
 FORCED_TIE_SHARE: Final = 0.98
 """Arms that got the same evidence for this share of units cannot but tie."""
@@ -44,10 +44,13 @@ Question = Literal["paper", "here"]
 _UNANSWERED: Final[tuple[Reason, ...]] = (
     "another model",
     "no answers",
+    "published, not fetched",
     "judge at chance",
     "forced tie",
 )
 """Reasons by which the next rule of `first_of` is asked."""
+_FETCHABLE: Final[tuple[Reason, ...]] = ("another model", "no answers")
+"""Reasons that fetching what a rule names as `published` would remove."""
 
 
 def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.Html:  # noqa: ANN401
@@ -171,7 +174,8 @@ def evaluate(
     """
     context = _Context(kind, paper, "paper", facts or {})
     if others := _foreign_helpers(rule, context):
-        return decisions.another_model(f"{_names_in_words(rule.scope)} models", others)
+        decision = decisions.another_model(f"{_names_in_words(rule.scope)} models", others)
+        return _name_unfetched(decision, rule, context)
     return _ask(rule, outcomes.where(source=SOURCES[kind]), context)
 
 
@@ -320,7 +324,7 @@ def _evaluate_rows(rule: Rule, rows: Outcomes, context: _Context, n_parts: int) 
     """
     scoped = _within_scope(rule, rows, context)
     if refusal := _refusal(rule, scoped, context):
-        return refusal
+        return _name_unfetched(refusal, rule, context)
     if rule.function:
         return _evaluate_function(rule, scoped, context)
     if rule.first_of:
@@ -344,6 +348,17 @@ def _refusal(rule: Rule, scoped: _Scoped, context: _Context) -> Decision | None:
         return None
     missing = _arms_without_answers(rule, scoped.rows)
     return _no_answers(rule, missing, scoped, context.kind) if missing else None
+
+
+def _name_unfetched(decision: Decision, rule: Rule, context: _Context) -> Decision:
+    """Say what is published and was not fetched, where that is why a rule tested nothing."""
+    is_fetchable = rule.published and decision.reason in _FETCHABLE
+    if not is_fetchable or context.question != "paper":
+        return decision
+    why = f"{rule.published} are published, but were not fetched for this run."
+    if decision.reason == "another model":
+        why += f" {decision.why}"
+    return replace(decision, why=why, reason="published, not fetched")
 
 
 def _replacement(rule: Rule) -> str:
@@ -373,14 +388,14 @@ def _served_twice(served: Sequence[str]) -> str:
 
 def _evaluate_grammar(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
     """Apply a rule with a verb that compares arms, all of which have answers."""
-    rows = rows.where(**rule.where).where(arm=rule.arms)
+    rows = rows.where(**rule.where).where(arm=[*rule.arms, *rule.family])
     if rule.interaction:
         decision = _decide_interaction(rule, rows, n_parts)
     elif rule.than:
         decision = _decide_comparison(rule, rows, n_parts)
     else:
         decision = _decide_bound(rule, rows, n_parts)
-    return decisions.with_models(decision, rows.frame.model)
+    return decisions.with_models(decision, rows.where(arm=rule.arms).frame.model)
 
 
 def _evaluate_function(rule: Rule, scoped: _Scoped, context: _Context) -> Decision:
@@ -390,9 +405,10 @@ def _evaluate_function(rule: Rule, scoped: _Scoped, context: _Context) -> Decisi
     nobody = not frame.model[~is_judge].any()
     if scoped.others and nobody:
         about = f"{_names_in_words(rule.scope)} models"
-        return decisions.another_model(about, scoped.others)
+        decision = decisions.another_model(about, scoped.others)
+        return _name_unfetched(decision, rule, context)
     function = getattr(paper_rules(context.paper), rule.function)
-    decision: Decision = function(scoped.rows, **context.facts)
+    decision = function(scoped.rows, **context.facts)
     return decisions.with_models(decision, scoped.rows.frame.model)
 
 
@@ -400,22 +416,29 @@ def _evaluate_first(
     rules: Sequence[Rule], rows: Outcomes, context: _Context, n_parts: int
 ) -> Decision:
     """The decision of the first rule that has answers, or why the last one has none."""
-    skipped: list[str] = []
-    for rule in _asked_of(rules, context.kind):
+    skipped: list[Decision] = []
+    for rule in _asked_of(rules, context):
         decision = _evaluate_rows(rule, rows, context, n_parts)
         if decision.reason not in _UNANSWERED:
             break
-        skipped.append(decision.why)
-    reasons = [why for why in dict.fromkeys(skipped) if why != decision.why]
-    return replace(decision, why=" ".join([decision.why, *reasons]))
+        skipped.append(decision)
+    unfetched = [part for part in skipped if part.reason == "published, not fetched"]
+    if unfetched and decision.verdict not in TESTED:
+        return unfetched[0]
+    reasons = dict.fromkeys([decision.why])
+    reasons |= dict.fromkeys(part.why for part in skipped)
+    return replace(decision, why=" ".join(reasons))
 
 
-def _asked_of(rules: Sequence[Rule], kind: Basis) -> list[Rule]:
-    """The rules that one source can answer: printed numbers have rules of their own."""
+def _asked_of(rules: Sequence[Rule], context: _Context) -> list[Rule]:
+    """The rules that one source can answer; printed and released numbers have some of their own."""
     of_printed = [rule for rule in rules if rule.bases == ("printed",)]
-    if kind == "printed":
+    if context.kind == "printed":
         return of_printed
-    return [rule for rule in rules if rule not in of_printed]
+    others = [rule for rule in rules if rule not in of_printed]
+    if context.question == "paper":
+        return others
+    return [rule for rule in others if rule.bases != ("rescored",)]
 
 
 def _arms_without_answers(rule: Rule, rows: Outcomes) -> list[str]:
@@ -473,8 +496,8 @@ def _decide_interaction(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
 
 def _decide_comparison(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
     """Decide a rule with `better`, `on_par` or `equivalent` by paired tests."""
-    pairs = product(rule.first, rule.than)
-    comparisons = rows.compare(pairs, rule.measure, within=rule.each)
+    comparisons = _compare_in_family(rule, rows)
+    rows = rows.where(arm=rule.arms)
     described = [_describe_comparison(c, rows, rule.measure) for c in comparisons]
     why = f"{'; '.join(described)}."
     p = max(comparison.p for comparison in comparisons)
@@ -492,6 +515,15 @@ def _decide_comparison(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
     parts = [_part_of_comparison(rule, comparison, rows) for comparison in comparisons]
     bounds = (rule.boundary, -rule.boundary) if rule.equivalent else (rule.boundary,)
     return decisions.decide_by_intervals(parts, bounds, why=why, p=p, n_parts=n_parts)
+
+
+def _compare_in_family(rule: Rule, rows: Outcomes) -> list[Comparison]:
+    """The comparisons of a rule, their p adjusted for those against its `family`, too."""
+    with_answers = rows.arms_with(rule.measure)
+    others = [arm for arm in rule.family if arm in with_answers]
+    pairs = product(rule.first, [*rule.than, *others])
+    comparisons = rows.compare(pairs, rule.measure, within=rule.each)
+    return [comparison for comparison in comparisons if comparison.second in rule.than]
 
 
 def _part_of_comparison(rule: Rule, comparison: Comparison, rows: Outcomes) -> Part:
