@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 import pandas as pd
 
 from evaluation import decisions, figures
-from evaluation.answers import NotRunError
+from evaluation.answers import COLUMNS, NotRunError
 from evaluation.decisions import Decision, Interval, Part
 from evaluation.interactions import interaction
 from evaluation.measures import measure_label, unit
@@ -498,7 +498,7 @@ def _decide_comparison(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
     """Decide a rule with `better`, `on_par` or `equivalent` by paired tests."""
     comparisons = _compare_in_family(rule, rows)
     rows = rows.where(arm=rule.arms)
-    described = [_describe_comparison(c, rows, rule.measure) for c in comparisons]
+    described = [_describe_comparison(c, rows, rule) for c in comparisons]
     why = f"{'; '.join(described)}."
     p = max(comparison.p for comparison in comparisons)
 
@@ -529,7 +529,7 @@ def _compare_in_family(rule: Rule, rows: Outcomes) -> list[Comparison]:
 def _part_of_comparison(rule: Rule, comparison: Comparison, rows: Outcomes) -> Part:
     label = (
         f"{rows.label(comparison.first)} minus {rows.label(comparison.second)}, "
-        f"{measure_label(rule.measure)}"
+        f"{_measure_within_strata(rule)}"
     )
     if comparison.model:
         label += f", {comparison.model}"
@@ -614,15 +614,23 @@ def _share_of_same_evidence(measure: str, rows: Outcomes) -> float:
     return float((n_values == 1).mean())
 
 
-def _describe_comparison(comparison: Comparison, rows: Outcomes, measure: str) -> str:
+def _measure_within_strata(rule: Rule) -> str:
+    """The measure, and the strata that a rule is restricted to: `F1 (kind: medications)`."""
+    strata = {name: values for name, values in rule.where.items() if name not in COLUMNS}
+    conditions = [f"{name}: {' or '.join(values)}" for name, values in strata.items()]
+    label = measure_label(rule.measure)
+    return f"{label} ({'; '.join(conditions)})" if conditions else label
+
+
+def _describe_comparison(comparison: Comparison, rows: Outcomes, rule: Rule) -> str:
     first_score, second_score = comparison.scores
-    measure_unit = unit(measure)
+    measure_unit = unit(rule.measure)
     first = figures.score_text(first_score, measure_unit)
     second = figures.score_text(second_score, measure_unit)
     scores = f"{rows.label(comparison.first)} {first}, {rows.label(comparison.second)} {second}"
     if comparison.model:
         scores += f" with {comparison.model}"
-    difference = f"{measure_label(measure)} {figures.points(comparison.test)} points"
+    difference = f"{_measure_within_strata(rule)} {figures.points(comparison.test)} points"
     p = figures.p_words(comparison.p)
     return f"{scores}; difference in {difference}, {p}, n = {comparison.test.n:,}"
 
