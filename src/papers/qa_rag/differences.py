@@ -1,7 +1,7 @@
 """QA-RAG's lead over the other methods: as a picture, and by what became of the own document."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
@@ -15,6 +15,26 @@ from evaluation.outcomes import Comparison, Outcomes
 from evaluation.paired import Paired
 from papers.qa_rag.data import OWN, REMOVED, UNRECOGNISED
 
+OTHERS = ("hypothetical", "hyde", "multiquery", "question")
+"""The other methods of Tables 3 and 4.
+
+QA-RAG's comparisons with them by one measure are a family.
+"""
+
+ABLATED = ("hypothetical_12", "question_12")
+"""The other methods of Table 5, a family, too."""
+
+RELEASED_PAIRS = (("hypothetical", "question"), ("qa_rag", "hypothetical"), ("qa_rag", "question"))
+"""The family of the released rankings that are scored without a judge."""
+
+LEADS = (
+    ("qa_rag", "question"),
+    ("qa_rag_rule", "question_rule"),
+    ("qa_rag_removed", "question_rule"),
+)
+"""QA-RAG's lead over the question without the authors' rule, by it, and by it for every query: a
+family."""
+
 COLOUR = "#125ee0"
 ROW_HEIGHT = 0.5
 """Of a method, in inches."""
@@ -27,6 +47,30 @@ CHARACTERS_PER_LABEL = 26
 
 CHARACTERS_PER_TITLE = 20
 """Of a panel, on one line: three panels stand side by side."""
+
+
+def compare_available(
+    outcomes: Outcomes, pairs: Iterable[tuple[str, str]], measure: str
+) -> list[Comparison]:
+    """Compare the pairs whose arms both have the measure, as one family of tests."""
+    arms = outcomes.arms_with(measure)
+    return outcomes.compare([pair for pair in pairs if arms.issuperset(pair)], measure)
+
+
+def qa_rag_against(others: Iterable[str], outcomes: Outcomes, measure: str) -> list[Comparison]:
+    """Compare QA-RAG with each of the others that has the measure, as one family of tests."""
+    return compare_available(outcomes, [("qa_rag", arm) for arm in others], measure)
+
+
+def family_in_words(comparisons: Sequence[Comparison]) -> str:
+    """How p is adjusted, for a caption or a sentence: `Holm over two`; empty for one comparison."""
+    n = len(comparisons)
+    return f"Holm over {figures.in_words(n)}" if n > 1 else ""
+
+
+def with_family(caption: str, comparisons: Sequence[Comparison]) -> str:
+    """A caption that says over how many comparisons p is adjusted."""
+    return f"{caption}; p: {family_in_words(comparisons) or 'one comparison, not adjusted'}"
 
 
 @dataclass(frozen=True)
