@@ -18,11 +18,23 @@ from publish.chapter_extras import Exhibit, gallery, tables_archive
 from publish.chapters import Chapter, PageError
 from publish.diagrams import diagram_of
 from publish.headlines import HEADLINES, Headline, PaperHeadlines, read_headlines
-from publish.launch import repository_url
+from publish.launch import clone_address
 from publish.pieces import table
 from publish.staged_notebooks import StagedPage
 
 _NONE: Final = "\N{EN DASH}"
+ARCHIVE: Final = "medical-rag-book.tar.gz"
+MAKE_IT: Final = (
+    "make book        # this book from the reference results",
+    "make reproduce   # every result made again here; it says first how long that takes",
+)
+"""Commands for whoever has the project."""
+WITHOUT_ADDRESS: Final = (
+    "This build knows no public address of the project. The project is the folder in which these "
+    "pages were built: there, this page is `_build/html/index.html`. If you have only the pages, "
+    "ask whoever gave them to you for the project. That person packs it:"
+)
+"""What a reader does where no address is known."""
 
 
 class PaperPages(BoardPages):
@@ -47,19 +59,18 @@ class PaperPages(BoardPages):
 
     @staticmethod
     def get_it() -> str:
-        """Return the commands that fetch the project and make the book."""
-        url = repository_url()
-        fetch = (
-            f"git clone --depth 1 {url}.git && cd {url.rpartition('/')[2]}"
-            if url
-            else ("cd medical-rag-book  # your copy of the project")
+        """Say where the project is, with the commands that fetch it and make the book."""
+        url = clone_address()
+        if url:
+            folder = url.rpartition("/")[2]
+            return _commands(f"git clone --depth 1 {url}.git && cd {folder}", *MAKE_IT)
+        pack = _commands(
+            "cd medical-rag-book     # the folder of whoever built these pages",
+            f"git archive --prefix=medical-rag-book/ -o ../{ARCHIVE} HEAD   # about 60 MB",
         )
-        lines = [
-            fetch,
-            "make book        # this book from the reference results",
-            "make reproduce   # every result made again here; it says first how long that takes",
-        ]
-        return "```bash\n" + "\n".join(lines) + "\n```"
+        unpack = _commands(f"tar xzf {ARCHIVE} && cd medical-rag-book", *MAKE_IT)
+        name_it = "`REPOSITORY_URL=https://... make book` names an address here, once there is one."
+        return f"{WITHOUT_ADDRESS}\n\n{pack}\n\nYou unpack it:\n\n{unpack}\n\n{name_it}"
 
     def balance(self, paper: str) -> str:
         """Say how many claims of a paper have each answer to both questions."""
@@ -173,6 +184,11 @@ class PaperPages(BoardPages):
             listed = "\n".join(f"- {escape(claim)}" for claim in claims)
             texts.append(f"**{len(claims)} of the claims.** {meaning}\n\n{listed}")
         return "\n\n".join(texts)
+
+
+def _commands(*lines: str) -> str:
+    """Return commands as a block of a page."""
+    return "\n".join(["```bash", *lines, "```"])
 
 
 def _printed(headline: Headline) -> Markup:
