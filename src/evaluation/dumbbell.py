@@ -75,6 +75,8 @@ def plot(groups: Mapping[str, Sequence[Dumbbell]], *, is_narrow: bool = False) -
             label.set_fontweight("bold")
     axes.set_ylim(n_lines - 0.4, -0.6)
     axes.set_xlim(0, 1)
+    if is_narrow:
+        axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
     axes.xaxis.set_major_formatter(lambda value, _: figures.number(value, digits=0))
     axes.grid(axis="x")
     axes.tick_params(axis="y", length=0)
