@@ -1,7 +1,7 @@
 """Plot printed and rerun values side by side, one row per arm, in groups."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
@@ -15,8 +15,9 @@ WIDTH = 7.4
 """Width of the figure in inches."""
 PHONE_WIDTH = 4.2
 """The same for a phone, where labels take several lines."""
+CHARACTERS = 60
 PHONE_CHARACTERS = 22
-"""Characters of a label that fit on one line there."""
+"""Characters of a label that fit on one line, on a wide screen and on a phone."""
 LINE_HEIGHT = 0.18
 """Height in inches of each further line of a label."""
 ROW_HEIGHT = 0.32
@@ -68,19 +69,24 @@ def plot(groups: Mapping[str, Sequence[Dumbbell]], *, is_narrow: bool = False) -
         for row in rows:
             _draw_row(axes, row, height=len(labels))
             labels.append(row.label)
-    texts = [textwrap.fill(label, PHONE_CHARACTERS) for label in labels] if is_narrow else labels
-    axes.set_yticks(range(n_lines), texts)
-    for text, label in zip(labels, axes.get_yticklabels(), strict=True):
-        if text in groups:
-            label.set_fontweight("bold")
+    _name_rows(axes, labels, groups, is_narrow=is_narrow)
     axes.set_ylim(n_lines - 0.4, -0.6)
-    axes.set_xlim(0, 1)
-    if is_narrow:
-        axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
+    axes.set(xlim=(0, 1), xticks=(0, 0.25, 0.5, 0.75, 1))
     axes.xaxis.set_major_formatter(lambda value, _: figures.number(value, digits=0))
     axes.grid(axis="x")
     axes.tick_params(axis="y", length=0)
     return figure
+
+
+def _name_rows(
+    axes: Axes, labels: Sequence[str], titles: Collection[str], *, is_narrow: bool
+) -> None:
+    """Write the names of rows and groups, the latter in bold."""
+    width = PHONE_CHARACTERS if is_narrow else CHARACTERS
+    axes.set_yticks(range(len(labels)), [textwrap.fill(label, width) for label in labels])
+    for text, label in zip(labels, axes.get_yticklabels(), strict=True):
+        if text in titles:
+            label.set_fontweight("bold")
 
 
 def _draw_row(axes: Axes, row: Dumbbell, height: int) -> None:

@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
@@ -156,7 +157,7 @@ def _draw_cell(axes: Axes, x: int, y: int, score: Score, measure_unit: str, layo
     value = figures.number(score.value, measure_unit, digits=0)
     ends = [figures.number(end, measure_unit, digits=0) for end in (score.low, score.high)]
     low, high = (end.split()[0] for end in ends)
-    place = {"ha": "center", "va": "center"}
+    place: dict[str, Any] = {"ha": "center", "va": "center"}
     axes.text(x, top + 0.31 * height, value, fontsize=layout.font_size + 1.5, **place)
     axes.text(x, top + 0.74 * height, f"[{low}, {high}]", fontsize=layout.font_size, **place)
 

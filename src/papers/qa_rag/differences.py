@@ -98,9 +98,14 @@ def forest_plot(panels: Sequence[Panel], outcomes: Outcomes, caption: str) -> fi
     for panel in panels:
         for comparison in panel.comparisons:
             arms[comparison.second] = outcomes.label(comparison.second)
-    drawing = _draw(panels, arms)
     alt = " ".join(_in_words(panel, arms) for panel in panels)
-    return figures.figure(drawing, alt=alt, caption=caption, sample=outcomes.sample)
+    return figures.figure(
+        _draw(panels, arms),
+        narrow=_draw_narrow(panels, arms),
+        alt=alt,
+        caption=caption,
+        sample=outcomes.sample,
+    )
 
 
 def _draw(panels: Sequence[Panel], arms: dict[str, str]) -> Figure:
@@ -108,11 +113,25 @@ def _draw(panels: Sequence[Panel], arms: dict[str, str]) -> Figure:
     figure, grid = plt.subplots(1, len(panels), figsize=(7.4, height), sharey=True, squeeze=False)
     for axes, panel in zip(grid[0], panels, strict=True):
         _draw_panel(axes, panel, list(arms))
-    labels = [textwrap.fill(label, CHARACTERS_PER_LABEL) for label in arms.values()]
-    first = grid[0][0]
-    first.set_yticks(range(len(arms)), labels)
-    first.set_ylim(len(arms) - 0.5, -0.5)  # the first method on top, none on the frame
+    _name_rows(grid[0][0], arms)
     return figure
+
+
+def _draw_narrow(panels: Sequence[Panel], arms: dict[str, str]) -> Figure:
+    """Draw the panels one below the other, for a phone."""
+    height = len(panels) * (ROW_HEIGHT * len(arms) + MARGIN_HEIGHT)
+    figure, grid = plt.subplots(len(panels), 1, figsize=(4.2, height), squeeze=False)
+    for axes, panel in zip(grid[:, 0], panels, strict=True):
+        _draw_panel(axes, panel, list(arms))
+        _name_rows(axes, arms)
+    return figure
+
+
+def _name_rows(axes: Axes, arms: dict[str, str]) -> None:
+    """Write the methods' names, the first method on top."""
+    labels = [textwrap.fill(label, CHARACTERS_PER_LABEL) for label in arms.values()]
+    axes.set_yticks(range(len(arms)), labels)
+    axes.set_ylim(len(arms) - 0.5, -0.5)  # none on the frame
 
 
 def _draw_panel(axes: Axes, panel: Panel, arms: Sequence[str]) -> None:
