@@ -53,6 +53,44 @@ def test_no_two_parts_overlap_and_each_text_stays_within_its_box(paper: str) -> 
                 assert apart_x or apart_y, (first, second)
 
 
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_part_but_the_answer_leads_somewhere(paper: str) -> None:
+    diagram = read(paper)
+    assert set(diagram.parts) - {edge.start for edge in diagram.edges} == {"answer"}
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_an_arrow_that_passes_other_parts_runs_through_none(paper: str) -> None:
+    diagram = read(paper)
+    svg = re.findall(r"<svg.*?</svg>", diagrams.diagram_of(paper))[0]
+    boxes = []
+    for link in ElementTree.fromstring(svg).iter("a"):
+        rectangle = link.find("rect")
+        assert rectangle is not None
+        boxes.append([float(rectangle.attrib[key]) for key in ("x", "y", "width", "height")])
+    lines = re.findall(r'd="M[\d.]+ [\d.]+ L([\d.]+) ([\d.]+) L([\d.]+) [\d.]+ L', svg)
+    assert len(lines) == sum(edge.above is not None for edge in diagram.edges)
+    for line in lines:
+        x1, height, x2 = map(float, line)
+        for x, y, box_width, box_height in boxes:
+            is_level = y < height < y + box_height
+            is_between = max(min(x1, x2), x) < min(max(x1, x2), x + box_width)
+            assert not (is_level and is_between), (paper, line)
+
+
+def test_arrows_beside_a_phones_column_do_not_lie_on_each_other() -> None:
+    for paper in PAPERS:
+        svg = re.findall(r"<svg.*?</svg>", diagrams.diagram_of(paper))[1]
+        lines = re.findall(r"M[\d.]+ ([\d.]+) L([\d.]+) [\d.]+ L[\d.]+ ([\d.]+) L", svg)
+        spans = []
+        for y1, x, y2 in lines:
+            low, high = sorted((float(y1), float(y2)))
+            spans.append((x, low, high))
+        for i, (x, low, high) in enumerate(spans):
+            for other_x, other_low, other_high in spans[i + 1 :]:
+                assert x != other_x or high < other_low or other_high < low, (paper, x)
+
+
 def test_the_parts_of_the_chapter_are_stressed_and_links_lead_from_its_folder() -> None:
     html = diagrams.diagram_of("biomedrag", "../", "07_biomedrag_triples")
     assert html.count("rag-here") >= 2 * len(read("biomedrag").parts)

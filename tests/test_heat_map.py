@@ -24,4 +24,6 @@ def test_each_cell_has_its_score_and_interval_and_an_arm_without_rows_has_none()
         assert text in picture.svg.replace("\xa0", " "), text
     n_intervals = picture.svg.count(">[")
     assert n_intervals == 3
-    assert "Darker cells are higher" in picture.html
+    assert "A higher score has a stronger colour" in picture.html, "so on a light and a dark page"
+    narrow = picture.html.partition('rag-narrow"')[2]
+    assert narrow.count(">[") == n_intervals, "a phone has the same cells"

@@ -233,6 +233,12 @@ def test_the_address_is_the_forks_then_the_projects_then_gits(
         [*remote, "add", "origin", "https://user:token@github.com/secret/name.git"], check=True
     )
     assert launch.repository_url() == "", "an address with a secret in it is never shown"
+    assert launch.clone_address() == ""
+    subprocess.run([*remote, "set-url", "origin", "https://git.example.org/a/name.git"], check=True)
+    assert launch.repository_url() == "", "the buttons lead to GitHub alone"
+    assert launch.clone_address() == "https://git.example.org/a/name"
+    subprocess.run([*remote, "set-url", "origin", str(tmp_path)], check=True)
+    assert launch.clone_address() == "", "no reader has the folder of this machine"
     subprocess.run([*remote, "set-url", "origin", "https://github.com/clone/name.git"], check=True)
     assert launch.repository_url() == "https://github.com/clone/name"
     (tmp_path / "CITATION.cff").write_text(

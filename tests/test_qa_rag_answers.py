@@ -65,20 +65,22 @@ def test_windows_keep_every_character_but_space_and_are_short(text: str, size: i
 )
 def test_a_cut_stays_within_its_size_and_invents_nothing(texts: list[str], characters: int) -> None:
     passages = [Passage(f"p{i}", f"D{i}", text) for i, text in enumerate(texts)]
-    shown = make_excerpts("ab cd", passages, characters)
+    excerpts = make_excerpts("ab cd", passages, characters)
     # dots and spaces that join windows of one passage come on top
-    assert sum(len(e.text.replace(" ... ", "")) for e in shown) <= characters + sum(
-        e.text.count(" ") for e in shown
+    assert sum(len(excerpt.text.replace(" ... ", "")) for excerpt in excerpts) <= characters + sum(
+        excerpt.text.count(" ") for excerpt in excerpts
     )
-    assert [e.passage.id for e in shown] == sorted(e.passage.id for e in shown)
-    for e in shown:
-        whole = " ".join(e.passage.text.split())
-        assert all(" ".join(part.split()) in whole for part in e.text.split(" ... "))
+    assert [excerpt.passage.id for excerpt in excerpts] == sorted(
+        excerpt.passage.id for excerpt in excerpts
+    )
+    for excerpt in excerpts:
+        full_text = " ".join(excerpt.passage.text.split())
+        assert all(" ".join(part.split()) in full_text for part in excerpt.text.split(" ... "))
 
 
 def test_windows_find_the_answer_behind_the_beginning() -> None:
-    shown = make_excerpts(QUESTION, [LONG, OTHER], 3 * WINDOW)
-    assert share_held(ANSWER, [e.text for e in shown]) == 1
+    excerpts = make_excerpts(QUESTION, [LONG, OTHER], 3 * WINDOW)
+    assert share_held(ANSWER, [excerpt.text for excerpt in excerpts]) == 1
     assert share_held(ANSWER, [LONG.text[: 3 * WINDOW]]) == 0
 
 
@@ -111,8 +113,8 @@ def test_what_is_held_an_answer_is_a_share_of_its_word_sequences() -> None:
 
 def test_a_prompt_holds_examples_passages_and_question_in_that_order(sample: data.Data) -> None:
     pairs = answers.examples(sample, 2, seed=1)
-    shown = [Excerpt(LONG, "first text"), Excerpt(OTHER, "second text")]
-    messages = prompt("Why?", shown, pairs)
+    excerpts = [Excerpt(LONG, "first text"), Excerpt(OTHER, "second text")]
+    messages = prompt("Why?", excerpts, pairs)
     assert [m["role"] for m in messages] == [
         "system",
         "user",
@@ -147,8 +149,8 @@ def test_examples_are_from_documents_of_no_test_question_if_there_are_others(
         body="Is it new?",
         answer="It is. " * 9,
     )
-    whole = replace(sample, questions=(*sample.questions, other))
-    assert answers.examples(whole, 99, seed=1) == [other]
+    larger_sample = replace(sample, questions=(*sample.questions, other))
+    assert answers.examples(larger_sample, 99, seed=1) == [other]
 
 
 def test_examples_are_no_test_questions_nor_repeat_their_answers(sample: data.Data) -> None:
@@ -160,9 +162,11 @@ def test_examples_are_no_test_questions_nor_repeat_their_answers(sample: data.Da
 
 
 def test_questions_are_drawn_by_seed_and_kept_in_order(sample: data.Data) -> None:
-    drawn = answers.choose(sample.test, 5, seed=3)
-    assert drawn == answers.choose(sample.test, 5, seed=3)
-    assert [sample.test.index(q) for q in drawn] == sorted(sample.test.index(q) for q in drawn)
+    questions = answers.choose(sample.test, 5, seed=3)
+    assert questions == answers.choose(sample.test, 5, seed=3)
+    assert [sample.test.index(q) for q in questions] == sorted(
+        sample.test.index(q) for q in questions
+    )
     assert answers.choose(sample.test, 10**6, seed=3) == list(sample.test)
 
 
@@ -174,11 +178,11 @@ def reply(text: str, status: str = "complete") -> Reply:
 
 
 def test_citations_are_read_and_those_of_nothing_dropped() -> None:
-    shown = [Excerpt(LONG, ANSWER), Excerpt(OTHER, "x")]
-    found = read(reply(f"{ANSWER} [1][7] And so on [2, 1]."), shown)
-    assert found.cited == (1, 2)
-    assert found.text == f"{ANSWER} And so on."
-    assert not found.refused
+    excerpts = [Excerpt(LONG, ANSWER), Excerpt(OTHER, "x")]
+    answer = read(reply(f"{ANSWER} [1][7] And so on [2, 1]."), excerpts)
+    assert answer.cited == (1, 2)
+    assert answer.text == f"{ANSWER} And so on."
+    assert not answer.refused
 
 
 def test_a_refusal_is_read() -> None:
@@ -187,9 +191,9 @@ def test_a_refusal_is_read() -> None:
 
 @given(st.text(max_size=80))
 def test_any_reply_is_read(text: str) -> None:
-    found = read(reply(text), [Excerpt(LONG, ANSWER)])
-    assert set(found.cited) <= {1}
-    assert isinstance(found, CitedAnswer)
+    answer = read(reply(text), [Excerpt(LONG, ANSWER)])
+    assert set(answer.cited) <= {1}
+    assert isinstance(answer, CitedAnswer)
 
 
 def test_every_arm_names_a_ranking_that_is_released(sample: data.Data) -> None:
@@ -224,7 +228,7 @@ def test_each_arm_gets_its_own_prompts_and_what_does_not_fit_is_counted(sample: 
     arms = {
         name: ARMS[name] for name in ("closed_book", "qa_rag", "zero_shot")
     } | answers.WHOLE_ARMS
-    said = {
+    rows_of_arm = {
         name: answers.AnswerFromPassages(
             Echo(),  # type: ignore[arg-type]
             arm,
@@ -235,25 +239,26 @@ def test_each_arm_gets_its_own_prompts_and_what_does_not_fit_is_counted(sample: 
         )(questions)
         for name, arm in arms.items()
     }
-    assert [str(row.answer).split()[0] for row in said["qa_rag"]] == [
+    assert [str(row.answer).split()[0] for row in rows_of_arm["qa_rag"]] == [
         "4",
         "4",
     ]  # instruction, one example, question
-    assert [str(row.answer).split()[0] for row in said["zero_shot"]] == ["2", "2"]
+    assert [str(row.answer).split()[0] for row in rows_of_arm["zero_shot"]] == ["2", "2"]
     assert all(
-        q.text in str(row.answer) for q, row in zip(questions, said["closed_book"], strict=True)
+        q.text in str(row.answer)
+        for q, row in zip(questions, rows_of_arm["closed_book"], strict=True)
     )
-    assert all(row.overflow and len(row.items) == 3 for row in said["whole_3"])
+    assert all(row.overflow and len(row.items) == 3 for row in rows_of_arm["whole_3"])
     rows = [
         make_row(row, q, arm=arm)
-        for arm, of in said.items()
-        for row, q in zip(of, questions, strict=True)
+        for arm, arm_rows in rows_of_arm.items()
+        for row, q in zip(arm_rows, questions, strict=True)
     ]
-    found = answers.score_answers(rows, vectors.encoder())
-    assert {row.overflow for row in found} == {True, False}
+    scored_rows = answers.score_answers(rows, vectors.encoder())
+    assert {row.overflow for row in scored_rows} == {True, False}
     for measure in (*answers.MEASURES, "prompt_tokens"):
-        assert all((measure in row.measures) != row.overflow for row in found)
-    assert all("shown_characters" in row.measures for row in found)
+        assert all((measure in row.measures) != row.overflow for row in scored_rows)
+    assert all("shown_characters" in row.measures for row in scored_rows)
 
 
 def test_a_score_belongs_to_its_own_answer() -> None:
@@ -261,8 +266,8 @@ def test_a_score_belongs_to_its_own_answer() -> None:
     golds = ["Keep it for a year.", "Label it in braille."]
     rows = [
         Row(arm=arm, unit=f"q{i}", gold=gold, answer=answer, task="answers")
-        for arm, told in {"same": golds, "turned": golds[::-1]}.items()
-        for i, (gold, answer) in enumerate(zip(golds, told, strict=True))
+        for arm, texts in {"same": golds, "turned": golds[::-1]}.items()
+        for i, (gold, answer) in enumerate(zip(golds, texts, strict=True))
     ] + [Row(arm="one", unit="q1", gold=golds[1], answer=golds[1], task="answers")]
     scores = {
         (row.arm, row.unit): row.measures["f1"][0] for row in answers.score_answers(rows, encode)
@@ -291,10 +296,15 @@ def rerun(**f1: list[float]) -> list[Row]:
     ]
 
 
-def decided(claim: str, rows: list[Row]) -> decisions.Decision:
+def decide(claim: str, rows: list[Row]) -> decisions.Decision:
+    """Whether a claim holds here; no row is of the paper's prompts."""
     rule = published("qa_rag").claim(f"qa_rag.claim.{claim}").rule
     assert rule
-    return rules.evaluate(rule, Outcomes(rows, draws=500), "rerun", paper="qa_rag")
+    outcomes = Outcomes(rows, draws=500)
+    of_paper = rules.evaluate(rule, outcomes, "rerun", paper="qa_rag")
+    assert (of_paper.verdict, of_paper.reason) == ("not tested", "another system")
+    assert "this project's" in of_paper.why
+    return rules.evaluate_here(rule, outcomes, paper="qa_rag")
 
 
 @pytest.mark.parametrize(
@@ -312,7 +322,7 @@ def test_fewer_refusals_alone_are_no_better_answers(without_examples: float, ver
         is_refusal = row.arm == "zero_shot" and int(row.unit.removeprefix("q")) < n_refused
         among_answers = {} if is_refusal else {"f1_without_refusals": row.measures["f1"]}
         rows.append(replace(row, measures={**row.measures, **among_answers}))
-    assert decided("few_shot_helps", rows).verdict == verdict
+    assert decide("few_shot_helps", rows).verdict == verdict
 
 
 def test_a_refusal_has_no_f1_among_answers() -> None:
@@ -336,7 +346,7 @@ def test_a_refusal_has_no_f1_among_answers() -> None:
 def test_passages_that_so_few_questions_cannot_judge_are_undecided() -> None:
     noise = [0.7 if i % 2 else 0.3 for i in range(12)]
     assert (
-        decided("retrieval_helps_answers", rerun(qa_rag=noise, closed_book=[0.5] * 12)).verdict
+        decide("retrieval_helps_answers", rerun(qa_rag=noise, closed_book=[0.5] * 12)).verdict
         == "inconclusive"
     )
 
@@ -345,17 +355,17 @@ BOTH = {"multiquery": 6, "hyde": 6}
 
 
 @pytest.mark.parametrize(
-    ("encoder", "searched", "reruns"),
+    ("encoder", "n_searched", "reruns"),
     [("all-MiniLM-L6-v2", BOTH, 0), (PAPER_ENCODER, {}, 9), (PAPER_ENCODER, BOTH, 15)],
 )
 def test_table_four_is_rerun_on_the_papers_scale_only(
-    encoder: str, searched: dict[str, int], reruns: int
+    encoder: str, n_searched: dict[str, int], reruns: int
 ) -> None:
     run = record.start(notebook="17_qarag_answers", paper="qa_rag", profile="smoke", parameters={})
     measures = dict.fromkeys(("f1", "precision", "recall"), (0.5, 1.0))
     rows = [
         Row(arm=arm, unit=f"q{i}", cluster=f"d{i}", measures=measures)
-        for arm, n in {"qa_rag": 12, "question": 12, "hypothetical": 12, **searched}.items()
+        for arm, n in {"qa_rag": 12, "question": 12, "hypothetical": 12, **n_searched}.items()
         for i in range(n)
     ]
     answers.report(run, Outcomes(rows, draws=200), "a model", encoder)
@@ -363,21 +373,21 @@ def test_table_four_is_rerun_on_the_papers_scale_only(
     assert len(run._reasons) == 15 - reruns
     if reruns == 15:
         assert run._values["rerun", "qa_rag.table4.hyde.f1"].n == 6
-    assert searched or "No question" in run._reasons["rerun", "qa_rag.table4.hyde.f1"].why
+    assert n_searched or "No question" in run._reasons["rerun", "qa_rag.table4.hyde.f1"].why
 
 
 @pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
 def test_the_answers_search_with_the_queries_of_the_retrieval_notebook(profile: str) -> None:
-    found, said = (
+    of_retrieval, of_answers = (
         declared(NOTEBOOKS / f"{notebook}.ipynb") | parameters(notebook, profile)
         for notebook in ("16_qarag_retrieval", "17_qarag_answers")
     )
     same = ("llm_model", "query_tokens", "document_tokens", "reranker")
-    assert {name: said[name] for name in same} == {name: found[name] for name in same}
-    assert said["search_encoder"] == found["encoder"]
+    assert {name: of_answers[name] for name in same} == {name: of_retrieval[name] for name in same}
+    assert of_answers["search_encoder"] == of_retrieval["encoder"]
     if profile != "smoke":  # all questions are chosen, so that the first ones are those of 16
-        assert said["questions"] == 79
-        assert said["searched_questions"] == found["generated_questions"]
+        assert of_answers["questions"] == 79
+        assert of_answers["searched_questions"] == of_retrieval["generated_questions"]
 
 
 def test_an_arm_answers_from_the_passages_that_a_search_kept(sample: data.Data) -> None:

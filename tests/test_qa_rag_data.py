@@ -27,18 +27,18 @@ def question(number: int, source: str = "S", answer: str = "a", body: str = "b")
 
 def test_the_script_reproduces_the_committed_sample(tmp_path: Path) -> None:
     runpy.run_path(str(SAMPLE / "make_sample.py"))["write_qa_rag"](tmp_path)
-    made = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*.*"))
-    assert made == sorted(
+    paths = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*.*"))
+    assert paths == sorted(
         path.relative_to(SAMPLE / "qa_rag") for path in (SAMPLE / "qa_rag").rglob("*.*")
     )
-    for path in made:
+    for path in paths:
         assert (tmp_path / path).read_bytes() == (SAMPLE / "qa_rag" / path).read_bytes()
 
 
 def test_the_sample_is_whole(sample: data.Data) -> None:
     assert sample.sample
     assert len(sample.questions) == 36
-    assert {len(of) for of in sample.released["qa_rag"].values()} == {6}
+    assert {len(passage_ids) for passage_ids in sample.released["qa_rag"].values()} == {6}
     for test in sample.test:
         assert test.text.endswith(test.body)
         assert data.words(test.guideline) in data.words(test.text)
@@ -53,12 +53,12 @@ def test_a_context_is_read_back(
 ) -> None:
     parts = [f"Question: {asked}", f"Context: {text}", f"Context title: {title}"]
     rule = "\n" + "-" * 20 + "\n"
-    shown = rule + rule.join([*parts, f"Relevance with the question: {relevance}"])
+    text_of_context = rule + rule.join([*parts, f"Relevance with the question: {relevance}"])
     path = tmp_path_factory.mktemp("contexts") / "arm.json"
-    path.write_text(json.dumps({asked: [shown]}), encoding="utf-8")
-    ((read,),) = data.read_contexts(path).values()
-    assert (read.text, read.relevance) == (text.strip(), relevance)
-    assert read.document == " ".join(title.split())
+    path.write_text(json.dumps({asked: [text_of_context]}), encoding="utf-8")
+    ((context,),) = data.read_contexts(path).values()
+    assert (context.text, context.relevance) == (text.strip(), relevance)
+    assert context.document == " ".join(title.split())
 
 
 def test_a_context_without_its_title_is_an_error(tmp_path: Path) -> None:
@@ -74,23 +74,23 @@ def test_pairs_without_a_column_are_an_error(tmp_path: Path) -> None:
 
 
 def test_a_refusal_to_name_a_guideline_names_none(tmp_path: Path) -> None:
-    told = '"Question: Why?\n  Answer: So.\n  "'
+    question_and_answer = '"Question: Why?\n  Answer: So.\n  "'
     header = "Title,Question,Answer,Relevant_doc,Question_answer\n"
     (tmp_path / "QnA.csv").write_text(
-        header + f'A_b.mmd,Why?,So.,"I\'m sorry, but I cannot",{told}\n'
+        header + f'A_b.mmd,Why?,So.,"I\'m sorry, but I cannot",{question_and_answer}\n'
     )
-    (read,) = data.read_questions(tmp_path / "QnA.csv")
-    assert (read.guideline, read.source, read.body) == ("", "A b", "Why?")
+    (pair,) = data.read_questions(tmp_path / "QnA.csv")
+    assert (pair.guideline, pair.source, pair.body) == ("", "A b", "Why?")
 
 
 def test_a_test_question_is_matched_though_its_quotes_were_lost() -> None:
-    known = [question(0, body="Is it _eemed to be?"), question(1, body="Is it?")]
-    assert data.match(["As described in G , Is it _eemed to be?"], known) == (known[0],)
+    questions = [question(0, body="Is it _eemed to be?"), question(1, body="Is it?")]
+    assert data.match(["As described in G , Is it _eemed to be?"], questions) == (questions[0],)
     assert data.match(
-        ["As described in the \N{LEFT DOUBLE QUOTATION MARK}D H , Is it?"], known
-    ) == (known[1],)
+        ["As described in the \N{LEFT DOUBLE QUOTATION MARK}D H , Is it?"], questions
+    ) == (questions[1],)
     with pytest.raises(QaRagDataError, match="found 0"):
-        data.match(["What else?"], known)
+        data.match(["What else?"], questions)
 
 
 @given(st.lists(st.sampled_from("ABCDEFGH"), min_size=40, max_size=200), st.integers(0, 99))
@@ -103,8 +103,8 @@ def test_splits_hold_every_pair_once(sources: list[str], seed: int) -> None:
         assert sorted(q.id for part in split.values() for q in part) == [q.id for q in questions]
         assert all(split.values())
     for by_document in splits[1:]:
-        of = [{q.source for q in part} for part in by_document.values()]
-        assert sum(map(len, of)) == len(set(sources))
+        documents_of_parts = [{q.source for q in part} for part in by_document.values()]
+        assert sum(map(len, documents_of_parts)) == len(set(sources))
 
 
 def test_the_row_split_keeps_the_papers_test_questions_out_of_training() -> None:

@@ -67,7 +67,7 @@ def rows(
     ]
 
 
-def decided(claim: str, answers: list[Answer], logs: dict[str, TrainingLog]) -> decisions.Decision:
+def decide(claim: str, answers: list[Answer], logs: dict[str, TrainingLog]) -> decisions.Decision:
     rule = published("qa_rag").claim(f"qa_rag.claim.{claim}").rule
     assert rule
     return rules.evaluate(
@@ -132,8 +132,8 @@ def test_long_pairs_are_left_out_and_the_number_is_kept(sample: data.Data) -> No
 
 
 def test_the_row_split_tests_on_the_released_questions(sample: data.Data) -> None:
-    found = tuning.splits(sample, 1)
-    assert found["rows"]["test"] == sample.test
+    splits = tuning.splits(sample, 1)
+    assert splits["rows"]["test"] == sample.test
 
 
 def test_the_words_of_the_curves_follow_the_data() -> None:
@@ -150,7 +150,7 @@ def test_the_loss_falls_if_the_last_one_is_below_the_first(
     losses: tuple[float, ...], verdict: str
 ) -> None:
     assert (
-        decided("loss_falls", [], {"rows": log(*losses), "documents": log(3.0, 2.0)}).verdict
+        decide("loss_falls", [], {"rows": log(*losses), "documents": log(3.0, 2.0)}).verdict
         == verdict
     )
 
@@ -166,7 +166,7 @@ def test_the_papers_split_decides_whether_fine_tuning_helps(
 ) -> None:
     # the split by documents, of four, decides nothing
     answers = rows("rows", gain) + rows("documents", -1.0, documents=4)
-    assert decided("fine_tuning_helps", answers, {}).verdict == verdict
+    assert decide("fine_tuning_helps", answers, {}).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -184,16 +184,18 @@ def test_table_one_is_rerun_on_the_papers_split_and_scale_only(encoder: str, kin
 
 
 def test_the_table_of_splits_counts_what_is_asked(sample: data.Data) -> None:
-    found = tuning.splits(sample, 1)
-    asked = {"rows": found["rows"]["test"], "documents": found["documents"]["test"][:2]}
-    table = tuning.splits_table(found, asked)
+    splits = tuning.splits(sample, 1)
+    test_questions = {"rows": splits["rows"]["test"], "documents": splits["documents"]["test"][:2]}
+    table = tuning.splits_table(splits, test_questions)
     assert table.asked.tolist() == [len(sample.test), 2]
-    assert table["documents of these"].iloc[1] == len({q.source for q in asked["documents"]})
-    known = dict(
+    assert table["documents of these"].iloc[1] == len(
+        {q.source for q in test_questions["documents"]}
+    )
+    share_trained_on = dict(
         zip(table["split"], table["test questions of a document that was trained on"], strict=True)
     )
-    assert known[tuning.SPLITS["rows"]].value == 1
-    assert known[tuning.SPLITS["documents"]].value == 0
+    assert share_trained_on[tuning.SPLITS["rows"]].value == 1
+    assert share_trained_on[tuning.SPLITS["documents"]].value == 0
 
 
 def test_the_opening_says_which_way_it_went() -> None:
@@ -204,17 +206,17 @@ def test_the_opening_says_which_way_it_went() -> None:
     )
     for gain, begins in (*ways, (0.0, "**This run cannot tell")):
         out = Outcomes(rows("rows", gain) + rows("documents", gain, documents=4), draws=200)
-        said = openings.finetuning(out, logs, "a model")
-        assert said.startswith(begins)
-        assert "from 4 documents" in said
-        assert "too few documents for a test" in said
+        opening = openings.finetuning(out, logs, "a model")
+        assert opening.startswith(begins)
+        assert "from 4 documents" in opening
+        assert "too few documents for a test" in opening
 
 
 def test_a_server_without_adapters_is_found_out_before_any_training(
     sample: data.Data, monkeypatch: pytest.MonkeyPatch, server_with
 ) -> None:
-    trained: list[str] = []
-    monkeypatch.setattr(tuning, "train", lambda name, *_: trained.append(name))
+    names: list[str] = []
+    monkeypatch.setattr(tuning, "train", lambda name, *_: names.append(name))
     with (
         server_with(["a base"]),
         pytest.raises(services.ServiceError, match=r"serves no adapters qa-rag-rows-\.\.\."),
@@ -225,7 +227,7 @@ def test_a_server_without_adapters_is_found_out_before_any_training(
         pytest.raises(services.ServiceError, match="does not serve 'a base'"),
     ):
         tuning.hypothetical(sample, {"base": "a base"}, 1, 8)
-    assert trained == []
+    assert names == []
     with server_with(["a base", "qa-rag-rows-0123456789ab", "qa-rag-documents-0123456789ab"]):
         tuning.check_server("a base", tuning.SPLITS)
 
@@ -235,8 +237,8 @@ def test_without_an_adapter_nothing_is_run() -> None:
     tuning.report(run, Outcomes([]), "a model", "an encoder", "The server has no adapters.")
     assert {reason.why for reason in run._reasons.values()} == {"The server has no adapters."}
     assert (
-        decided("loss_falls", [], {}).verdict
-        == decided("fine_tuning_helps", [], {}).verdict
+        decide("loss_falls", [], {}).verdict
+        == decide("fine_tuning_helps", [], {}).verdict
         == "not tested"
     )
 

@@ -33,13 +33,15 @@ def ragas(values: np.ndarray) -> pd.DataFrame:
 
 
 @pytest.fixture
-def made(sample: data.Data) -> Released:
+def results(sample: data.Data) -> Released:
     """Results in the released form, of the sample's questions; QA-RAG is best on every one."""
     n = len(sample.test)
-    of = {arm: ragas(np.linspace(0.2, 0.6, n) + (0.3 if arm == "qa_rag" else 0)) for arm in RAGAS}
-    written = {arm: [f"{arm} says {i}" for i in range(n)] for arm in ANSWERS}
+    scores = {
+        arm: ragas(np.linspace(0.2, 0.6, n) + (0.3 if arm == "qa_rag" else 0)) for arm in RAGAS
+    }
+    texts = {arm: [f"{arm} says {i}" for i in range(n)] for arm in ANSWERS}
     means = {arm: {"f1": 0.5, "precision": 0.4, "recall": 0.6} for arm in ANSWERS}
-    return Released(of, written, means, ())
+    return Released(scores, texts, means, ())
 
 
 @pytest.fixture
@@ -81,18 +83,39 @@ def test_the_authors_means_of_bertscore_are_read_by_their_rows(tmp_path: Path) -
 
 
 def test_table_four_stands_beside_the_authors_means_and_the_own_score(
-    sample: data.Data, made: Released
+    sample: data.Data, results: Released
 ) -> None:
-    made = replace(made, bertscore={**made.bertscore, "qa_rag": {"f1": 0.591428}})
-    scored = Outcomes(rows("answers", "f1", {"qa_rag": np.full(30, 0.25)}), draws=200)
-    table = released.bertscore_table(published("qa_rag"), made, scored).set_index("method")
+    results = replace(results, bertscore={**results.bertscore, "qa_rag": {"f1": 0.591428}})
+    outcomes = Outcomes(rows("answers", "f1", {"qa_rag": np.full(30, 0.25)}), draws=200)
+    table = released.bertscore_table(published("qa_rag"), results, outcomes).set_index("method")
     first = table.loc["QA-RAG"]
-    assert list(first)[:2] == ["0.591", "0.59143"]
+    assert list(first)[:3] == ["F1", "0.591", "0.59143"]
     assert str(first["scored here"]).startswith("0.250")
-    assert table["scored here"].isna()["HyDE"]
+    of_hyde = table.loc["HyDE"].set_index("measure")
+    assert of_hyde["printed"].to_dict() == {"F1": "0.582", "precision": "0.540", "recall": "0.641"}
+    assert of_hyde["scored here"].isna().all()
 
 
-def decided(claim: str, rows: list[Answer]) -> decisions.Decision:
+def test_context_tables_have_every_printed_number_and_say_what_was_not_fetched(
+    sample: data.Data, results: Released
+) -> None:
+    contexts = Outcomes(released.contexts(sample, results), draws=200)
+    paper = published("qa_rag")
+    for place, n_rows, n_unfetched in (("table2", 20, 14), ("table3", 10, 4), ("table5", 6, 2)):
+        table = released.context_table(paper, place, contexts)
+        assert len(table) == n_rows
+        assert (table["rescored"] == released.NOT_FETCHED).sum() == n_unfetched
+    last_rows = table.tail(4).to_dict("records")
+    assert [row["method"] for row in last_rows[::2]] == [
+        "Only question, 12",
+        "Only hypothetical answer, 12",
+    ]
+    cells = [(row["printed"], row["rescored"]) for row in last_rows if row["measure"] == "recall"]
+    halved = contexts.format_score("recall", "hypothetical_12", digits=3)
+    assert cells == [("0.308", released.NOT_FETCHED), ("0.259", halved)]
+
+
+def decide(claim: str, rows: list[Answer]) -> decisions.Decision:
     paper = published("qa_rag")
     rule = paper.claim(f"qa_rag.claim.{claim}").rule
     assert rule
@@ -110,15 +133,21 @@ def rows(
         Answer(
             arm=arm,
             unit=f"q{i}",
-            cluster=f"d{i % (documents or len(of))}",
+            cluster=f"d{i % (documents or len(scores))}",
             source="released",
             task=task,
             strata=strata,
             measures={measure: (float(value), 1.0)},
         )
-        for arm, of in values.items()
-        for i, value in enumerate(of)
+        for arm, scores in values.items()
+        for i, value in enumerate(scores)
     ]
+
+
+def same_documents(measure: str, values: dict[str, np.ndarray]) -> list[Answer]:
+    """Judged contexts of questions whose own document no rule removes."""
+    strata = {OWN: data.UNRECOGNISED}
+    return [replace(row, strata=strata) for row in rows("contexts", measure, values)]
 
 
 def test_contexts_that_carry_over_do_so_within_questions() -> None:
@@ -126,29 +155,29 @@ def test_contexts_that_carry_over_do_so_within_questions() -> None:
     level = 10 * RNG.random(60)  # an easy question is easy for every arm: no part of the matter
 
     def carried(f1: dict[str, np.ndarray]) -> decisions.Decision:
-        made = rows("contexts", "precision", contexts, 30) + rows("answers", "f1", f1, 30)
-        return decided("context_carries_over", made)
+        answers = rows("contexts", "precision", contexts, 30) + rows("answers", "f1", f1, 30)
+        return decide("context_carries_over", answers)
 
-    same = carried({arm: of + level for arm, of in contexts.items()})
+    same = carried({arm: scores + level for arm, scores in contexts.items()})
     assert (same.verdict, "+1.000 [+1.000, +1.000]" in same.why) == ("agrees", True)
     assert carried({arm: RNG.random(60) for arm in contexts}).verdict != "agrees"
     level_only = carried(dict.fromkeys(contexts, level))
     assert (level_only.verdict, level_only.p) == ("inconclusive", 1.0)
     assert (
-        decided("context_carries_over", rows("contexts", "precision", contexts)).verdict
+        decide("context_carries_over", rows("contexts", "precision", contexts)).verdict
         == "not tested"
     )
 
 
 def test_what_the_contexts_hold_is_counted_without_a_judge(
-    sample: data.Data, made: Released
+    sample: data.Data, results: Released
 ) -> None:
-    found = {(row.arm, row.unit): row.strata for row in released.contexts(sample, made)}
-    assert {strata["holds"] for strata in found.values()} >= {"the whole answer", "nothing"}
+    strata_of = {(row.arm, row.unit): row.strata for row in released.contexts(sample, results)}
+    assert {strata["holds"] for strata in strata_of.values()} >= {"the whole answer", "nothing"}
     for question in sample.test:
-        there = set(data.answer_passages(question, sample.corpus, released.MIN_SHARE_OF_ALL))
-        whole = bool(there & set(sample.released["qa_rag"][question.id]))
-        assert (found["qa_rag", question.id]["holds"] == "the whole answer") == whole
+        passage_ids = set(data.answer_passages(question, sample.corpus, released.MIN_SHARE_OF_ALL))
+        has_all = bool(passage_ids & set(sample.released["qa_rag"][question.id]))
+        assert (strata_of["qa_rag", question.id]["holds"] == "the whole answer") == has_all
 
 
 def test_an_own_document_is_recognised_by_its_title_as_in_the_authors_code(
@@ -164,14 +193,14 @@ def test_an_own_document_is_recognised_by_its_title_as_in_the_authors_code(
 def test_the_methods_are_told_with_what_they_kept_of_the_own_document(sample: data.Data) -> None:
     """Without the rule for any query: the best three of Table 3; with it for each query: the last two."""
     table = released.own_document_table(sample, published("qa_rag"))
-    of = dict(zip(table["method"], table["own document removed"], strict=True))
+    removed = dict(zip(table["method"], table["own document removed"], strict=True))
     assert list(table["printed precision"]) == sorted(table["printed precision"], reverse=True)
-    three = [arm for arm in of if not arm.endswith(", 12")]
+    three = [arm for arm in removed if not arm.endswith(", 12")]
     assert three[:3] == ["QA-RAG", "Only hypothetical answer", "HyDE"]
-    assert [of[arm] for arm in three] == ["for the question alone", "no", "no", "yes", "yes"]
-    kept = dict(zip(table["method"], table["found among the six"], strict=True))
-    assert kept["HyDE"] == "contexts missing"
-    assert kept["QA-RAG"] == "none recognised"
+    assert [removed[arm] for arm in three] == ["for the question alone", "no", "no", "yes", "yes"]
+    found_in_words = dict(zip(table["method"], table["found among the six"], strict=True))
+    assert found_in_words["HyDE"] == "contexts missing"
+    assert found_in_words["QA-RAG"] == "none recognised"
 
 
 def test_only_questions_whose_own_document_is_recognised_can_have_kept_it(
@@ -179,29 +208,31 @@ def test_only_questions_whose_own_document_is_recognised_can_have_kept_it(
 ) -> None:
     first, second, *_ = sample.test
     (title, *_), six = sample.corpus.documents, list(sample.corpus.by_id)
-    known = [
+    recognised = [
         replace(question, source=f"{title.replace('-', ' ')} JUNE 2021")
         for question in (first, second)
     ]
     with_it = [id for id in six if sample.corpus.by_id[id].document == title]
     without = [id for id in six if sample.corpus.by_id[id].document != title]
     rankings = {first.id: tuple(with_it[:6]), second.id: tuple(without[:6])}
-    of = replace(
-        sample, test=(*known, *sample.test[2:]), released={**sample.released, "qa_rag": rankings}
+    changed_sample = replace(
+        sample,
+        test=(*recognised, *sample.test[2:]),
+        released={**sample.released, "qa_rag": rankings},
     )
-    table = released.own_document_table(of, published("qa_rag"))
+    table = released.own_document_table(changed_sample, published("qa_rag"))
     assert (
         dict(zip(table["method"], table["found among the six"], strict=True))["QA-RAG"] == "1 of 2"
     )
 
 
 def test_each_test_question_tells_whether_its_own_document_is_recognised(
-    sample: data.Data, made: Released
+    sample: data.Data, results: Released
 ) -> None:
     for question in sample.test:
         removed = question.strata[OWN] == "removed by the authors' rule"
         assert removed == bool(data.own_documents(question, sample.corpus))
-    rows = [*released.contexts(sample, made), *released.written(sample, made)]
+    rows = [*released.contexts(sample, results), *released.written(sample, results)]
     assert all(OWN in row.strata for row in rows)
     assert not any(
         q.strata for split in finetune.splits(sample, seed=1).values() for q in split["test"]
@@ -214,14 +245,14 @@ def test_a_passage_that_the_smaller_pool_kept_and_the_larger_lost_is_found(
     def ranking(*passages: tuple[str, float]) -> dict[str, tuple[data.Context, ...]]:
         return {"q": tuple(data.Context("q", "D", text, relevance) for text, relevance in passages)}
 
-    made = {
+    rankings = {
         "qa_rag": ranking(("a", 3.0), ("b", 1.0)),
         "question": ranking(("a", 3.0), ("b", 1.0)),
         "hypothetical": ranking(("d", 2.0), ("e", 1.0)),
         "question_12": ranking(("c", 2.0), ("e", 0.5)),  # c outranks b; e does not
         "hypothetical_12": ranking(("d", 2.0), ("f", 0.5)),
     }
-    table = released.outranked(replace(sample, rankings=made))
+    table = released.outranked(replace(sample, rankings=rankings))
     assert table["passages missing"].tolist() == [1, 0, 1, 1]
     assert [score.value for score in table["questions with a missing passage"]] == [1, 0, 1, 1]
 
@@ -265,18 +296,20 @@ def contexts(sample: data.Data, arm: str) -> list[tuple[data.Context, ...]]:
 
 
 def test_every_number_that_a_file_gives_is_reported(
-    sample: data.Data, made: Released, run: record.Run
+    sample: data.Data, results: Released, run: record.Run
 ) -> None:
-    contexts = Outcomes(released.contexts(sample, made), draws=200)
-    released.report(run, contexts, sample, made)
-    there = {n.id for n in run.printed.numbers if n.rescore_from}
-    late = {n.id for n in run.printed.numbers if n.rescore_from and n.why_not}
-    assert {value.id for value in run._values.values()} == there - late
-    whole = replace(
-        made, ragas={**made.ragas, **dict.fromkeys(released.MORE, made.ragas["question"])}
+    contexts = Outcomes(released.contexts(sample, results), draws=200)
+    released.report(run, contexts, sample, results)
+    expected = {n.id for n in run.printed.numbers if n.rescore_from}
+    unfetched = {n.id for n in run.printed.numbers if n.rescore_from and n.why_not}
+    assert {value.id for value in run._values.values()} == expected - unfetched
+    all_results = replace(
+        results, ragas={**results.ragas, **dict.fromkeys(released.MORE, results.ragas["question"])}
     )
-    released.report(run, Outcomes(released.contexts(sample, whole), draws=200), sample, whole)
-    assert {value.id for value in run._values.values()} == there, (
+    released.report(
+        run, Outcomes(released.contexts(sample, all_results), draws=200), sample, all_results
+    )
+    assert {value.id for value in run._values.values()} == expected, (
         "with the files that the reference run lacked"
     )
     sizes = {value.id: value.n for value in run._values.values()}
@@ -304,18 +337,76 @@ def test_claims_on_contexts_and_answers_follow_the_values(first: np.ndarray, ver
     flat = dict.fromkeys(
         ("multiquery", "hyde", "question", "hypothetical", "hypothetical_12"), np.full(30, 0.5)
     )
-    made = rows("answers", "f1", {"qa_rag": first} | flat)
+    arms = {"qa_rag": first} | flat
     for claim, measure in (("context_precision", "precision"), ("context_recall", "recall")):
-        made += (more := rows("contexts", measure, {"qa_rag": first} | flat))
-        assert decided(claim, more).verdict == verdict
-    assert decided("answers_best", made).verdict == verdict
-    assert (
-        decided("hypothetical_beats_question", made).verdict == "inconclusive"
-    )  # both have the same values
+        assert decide(claim, rows("contexts", measure, arms)).verdict == verdict
+    assert decide("answers_best", rows("answers", "f1", arms)).verdict == verdict
+    contexts = same_documents("precision", arms)
+    # both have the same values
+    assert decide("hypothetical_beats_question", contexts).verdict == "inconclusive"
+
+
+def test_a_lead_over_all_methods_is_asked_of_all_whose_scores_were_fetched() -> None:
+    arms = {"qa_rag": np.full(30, 0.9)}
+    arms |= dict.fromkeys(("question", "hypothetical"), np.full(30, 0.5))
+    for claim, measure in (("context_precision", "precision"), ("context_recall", "recall")):
+        of_two = decide(claim, rows("contexts", measure, arms))
+        assert of_two.verdict == "agrees"
+        assert "published, but were not fetched for this run" in of_two.why
+        more = arms | {"multiquery": np.full(30, 0.5), "hyde": np.full(30, 0.95)}
+        of_four = decide(claim, rows("contexts", measure, more))
+        assert of_four.verdict == "differs"
+        assert len(of_four.estimates) == 4
+
+
+def test_a_comparison_has_the_same_p_under_each_claim_and_in_the_table() -> None:
+    noise = np.random.default_rng(3).normal(0, 0.4, 40)
+    arms = {
+        "qa_rag": 0.7 + noise,
+        "hypothetical": 0.65 + noise[::-1],
+        "question": np.full(40, 0.5),
+        "hypothetical_12": np.full(40, 0.5),
+    }
+    contexts = same_documents("precision", arms)
+    table = differences.qa_rag_against(
+        differences.OTHERS, Outcomes(contexts, draws=300), "precision"
+    )
+    assert [item.second for item in table] == ["hypothetical", "question"]
+    assert "Holm over two" in differences.with_family("Table 3", table)
+    alone = Outcomes(contexts, draws=300).compare([("qa_rag", "question")], "precision")
+    p = next(item.p for item in table if item.second == "question")
+    assert p == pytest.approx(2 * alone[0].p)
+    for claim in ("beats_conventional_rag", "context_precision"):
+        assert figures.p_words(p) in decide(claim, contexts).why
+
+
+@pytest.mark.parametrize(
+    ("claim", "published_scores"),
+    [("fine_tuned_beats_hyde", "HyDE's"), ("reranker_beats_agent", "the scoring agent's")],
+)
+def test_scores_that_are_published_and_were_not_fetched_are_the_reason(
+    claim: str, published_scores: str
+) -> None:
+    contexts = ragas_rows(dict.fromkeys(RAGAS, (0.9, 0.9)))
+    decision = decide(claim, contexts)
+    assert (decision.verdict, decision.reason) == ("not tested", "published, not fetched")
+    assert published_scores in decision.why
+    assert "no answers" not in decision.why
+    scores = {arm: (0.2, 0.2) if arm.endswith("_agent") else (0.5, 0.5) for arm in released.MORE}
+    assert decide(claim, contexts + ragas_rows(scores)).verdict == "agrees"
+
+
+def ragas_rows(scores: dict[str, tuple[float, float]]) -> list[Answer]:
+    """Judged contexts of twenty questions: precision and recall of each arm."""
+    answers = []
+    for arm, (precision, recall) in scores.items():
+        for row in rows("contexts", "precision", {arm: np.full(20, precision)}):
+            answers.append(replace(row, measures={**row.measures, "recall": (recall, 1.0)}))
+    return answers
 
 
 def test_both_tracks_help_only_if_precision_and_recall_gain() -> None:
-    def made(recall: float) -> list[Answer]:
+    def context_rows(recall: float) -> list[Answer]:
         return [
             replace(
                 row,
@@ -329,13 +420,13 @@ def test_both_tracks_help_only_if_precision_and_recall_gain() -> None:
             )
         ]
 
-    assert decided("both_tracks_help", made(0.9)).verdict == "agrees"
-    assert decided("both_tracks_help", made(0.1)).verdict == "differs"
+    assert decide("both_tracks_help", context_rows(0.9)).verdict == "agrees"
+    assert decide("both_tracks_help", context_rows(0.1)).verdict == "differs"
 
 
 def by_own_document(removed: float, elsewhere: float) -> Outcomes:
     """Contexts in which QA-RAG gains so much where the own document is removed, and elsewhere."""
-    made: list[Answer] = []
+    answers: list[Answer] = []
     noise = RNG.normal(0, 0.02, 60)
     for value, gain, part in (
         (data.REMOVED, removed, slice(0, 30)),
@@ -345,8 +436,8 @@ def by_own_document(removed: float, elsewhere: float) -> Outcomes:
         group = rows("contexts", "precision", arms)
         for row in group:
             unit = f"{value} {row.unit}"
-            made.append(replace(row, unit=unit, cluster=unit, strata={OWN: value}))
-    return Outcomes(made, labels=released.ARMS, draws=500)
+            answers.append(replace(row, unit=unit, cluster=unit, strata={OWN: value}))
+    return Outcomes(answers, labels=released.ARMS, draws=500)
 
 
 def test_a_gain_that_depends_on_the_own_document_is_told_from_one_that_does_not() -> None:
@@ -365,10 +456,10 @@ def test_a_gain_that_depends_on_the_own_document_is_told_from_one_that_does_not(
 
 
 def test_the_gain_beside_the_own_document_may_be_of_another_measure() -> None:
-    judged = by_own_document(0.4, 0.05)
-    measures = [{"answer_found": of_row["precision"]} for of_row in judged.frame.measures]
+    contexts = by_own_document(0.4, 0.05)
+    measures = [{"answer_found": of_row["precision"]} for of_row in contexts.frame.measures]
     outcomes = Outcomes(
-        judged.frame.assign(measures=pd.Series(measures, judged.frame.index)), draws=500
+        contexts.frame.assign(measures=pd.Series(measures, contexts.frame.index)), draws=500
     )
     pairs = [("qa_rag", "question")]
     (row,) = differences.gains_by_own_document(outcomes, pairs, "answer_found").to_dict("records")
@@ -394,12 +485,25 @@ def test_the_forest_shows_each_difference_in_the_direction_of_its_sign() -> None
 def test_conventional_rag_is_compared_alone() -> None:
     arms = {"qa_rag": np.full(30, 0.9), "question": np.full(30, 0.5)}
     arms["hypothetical"] = np.full(30, 0.9)
-    made = rows("contexts", "precision", arms)
-    assert decided("beats_conventional_rag", made).verdict == "agrees"
-    assert decided("context_precision", made).verdict != "agrees"
-    swapped = arms | {"qa_rag": arms["question"], "question": arms["qa_rag"]}
-    made = rows("contexts", "recall", swapped)
-    assert decided("recall_beats_conventional_rag", made).verdict == "differs"
+    contexts = same_documents("precision", arms)
+    assert decide("beats_conventional_rag", contexts).verdict == "agrees"
+    assert decide("context_precision", contexts).verdict != "agrees"
+    swapped_arms = arms | {"qa_rag": arms["question"], "question": arms["qa_rag"]}
+    contexts = same_documents("recall", swapped_arms)
+    assert decide("recall_beats_conventional_rag", contexts).verdict == "differs"
+
+
+@pytest.mark.parametrize(("elsewhere", "verdict"), [(0.3, "agrees"), (0.0, "inconclusive")])
+def test_a_gain_only_where_the_question_lost_its_document_is_no_agreement(
+    elsewhere: float, verdict: str
+) -> None:
+    contexts = by_own_document(0.4, elsewhere)
+    rule = published("qa_rag").claim("qa_rag.claim.beats_conventional_rag").rule
+    assert rule
+    decision = rules.evaluate(rule, contexts, "rescored", paper="qa_rag")
+    assert decision.verdict == verdict
+    assert [estimate.n for estimate in decision.estimates] == [60, 30]
+    assert decision.why.count("(own document: not recognised)") == 1
 
 
 @pytest.mark.parametrize(
@@ -414,17 +518,17 @@ def test_the_reranker_wins_in_print_but_for_two_methods(
     number: str, value: float, verdict: str
 ) -> None:
     paper = published("qa_rag")
-    changed = {n.id: n.model_copy(update={"value": value}) for n in paper.numbers if n.id == number}
-    numbers = [changed.get(n.id, n) for n in paper.numbers]
-    made = paper.model_copy(update={"numbers": numbers})
+    changes = {n.id: n.model_copy(update={"value": value}) for n in paper.numbers if n.id == number}
+    numbers = [changes.get(n.id, n) for n in paper.numbers]
+    printed = paper.model_copy(update={"numbers": numbers})
     labels = Outcomes([], labels=released.ARMS)
-    decision = qa_rag_rules.reranker_beats_agent_as_printed(labels, printed=made)
+    decision = qa_rag_rules.reranker_beats_agent_as_printed(labels, printed=printed)
     assert decision.verdict == verdict
 
 
 def test_the_printed_tables_decide_what_they_say() -> None:
-    assert decided("same_order", []).verdict == "agrees"
-    worst = decided("question_is_worst", [])
+    assert decide("same_order", []).verdict == "agrees"
+    worst = decide("question_is_worst", [])
     assert worst.verdict == "inconclusive"  # the two columns of Table 3 say different things
     assert (
         "precision: question 0.556, then multiquery 0.564; recall: multiquery 0.269, then question 0.27"
@@ -437,6 +541,10 @@ def test_the_printed_tables_decide_what_they_say() -> None:
     [
         ("table_1_order", "table1.gpt4.precision", 0.6),
         ("table_1_order", "table1.finetuned_mistral.f1", 0.56),
+        ("first_in_every_column", "table3.hypothetical.precision", 0.72),
+        ("first_in_every_column", "table4.hyde.recall", 0.65),
+        ("same_order", "table3.hyde.recall", 0.3),
+        ("same_order", "table4.hyde.f1", 0.585),
         ("fine_tuned_first", "table3.hyde.recall", 0.3),
         ("fine_tuned_first", "table4.question.f1", 0.6),
         ("precision_gap_larger", "table5.question.precision", 0.69),
@@ -446,13 +554,13 @@ def test_the_printed_tables_decide_what_they_say() -> None:
 def test_an_order_in_print_holds_as_printed_and_not_with_another_number(
     claim: str, number: str, value: float
 ) -> None:
-    assert decided(claim, []).verdict == "agrees"
+    assert decide(claim, []).verdict == "agrees"
     paper = published("qa_rag")
-    changed = paper.number(f"qa_rag.{number}").model_copy(update={"value": value})
-    numbers = [changed if n.id == changed.id else n for n in paper.numbers]
-    made = paper.model_copy(update={"numbers": numbers})
+    other = paper.number(f"qa_rag.{number}").model_copy(update={"value": value})
+    numbers = [other if n.id == other.id else n for n in paper.numbers]
+    printed = paper.model_copy(update={"numbers": numbers})
     rule = getattr(qa_rag_rules, claim)
-    assert rule(Outcomes([], labels=released.ARMS), printed=made).verdict == "differs"
+    assert rule(Outcomes([], labels=released.ARMS), printed=printed).verdict == "differs"
 
 
 @pytest.mark.parametrize(
@@ -469,9 +577,9 @@ def test_only_question_is_worst_where_it_is_last_in_both(
         else n
         for n in paper.numbers
     ]
-    made = paper.model_copy(update={"numbers": numbers})
+    printed = paper.model_copy(update={"numbers": numbers})
     assert (
-        qa_rag_rules.question_is_worst(Outcomes([], labels=released.ARMS), printed=made).verdict
+        qa_rag_rules.question_is_worst(Outcomes([], labels=released.ARMS), printed=printed).verdict
         == verdict
     )
 
@@ -484,7 +592,7 @@ def test_a_judge_that_sees_what_is_there_is_believed(recall: float, n: int, verd
         ("qa_rag", "question", "hypothetical", "hypothetical_12"), np.full(n, recall)
     )
     assert (
-        decided(
+        decide(
             "recall_is_recall", rows("contexts", "recall", arms, holds="the whole answer")
         ).verdict
         == verdict

@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 
 from evaluation import decisions, record, rules
 from evaluation.answers import Answer, make_row
+from evaluation.audit import OWN
 from evaluation.outcomes import Outcomes
 from evaluation.published import published
 from helpers import vectors
@@ -51,8 +52,8 @@ def test_a_folder_becomes_chunks_that_overlap(tmp_path: Path) -> None:
     chunks = [p.text for p in corpus.passages if p.document == "sub/long.txt"]
     assert len(chunks) == 4
     assert all(len(chunk) <= folder.CHUNK for chunk in chunks)
-    for one, two in pairwise(chunks):
-        shared = next(n for n in range(len(two), 0, -1) if one.endswith(two[:n]))
+    for first, second in pairwise(chunks):
+        shared = next(n for n in range(len(second), 0, -1) if first.endswith(second[:n]))
         assert folder.OVERLAP / 2 < shared <= folder.OVERLAP
 
 
@@ -70,7 +71,7 @@ def test_a_word_with_a_ligature_is_found_by_every_search(tmp_path: Path) -> None
 
 
 def test_what_lies_behind_the_encoders_end_is_found_by_its_window_and_its_words_only() -> None:
-    asked = "How are kangaroos counted at the aquarium?"
+    text = "How are kangaroos counted at the aquarium?"
     hidden = FILLER * 30 + "Kangaroos at the aquarium are counted by two divers. " + FILLER * 10
     others = [f"Passage {i} on the aquarium. {FILLER * 20}" for i in range(6)]
     corpus = Corpus(
@@ -78,16 +79,16 @@ def test_what_lies_behind_the_encoders_end_is_found_by_its_window_and_its_words_
     )
     search = Searcher(corpus, vectors.encoder())
     assert search.n_cut == 7
-    assert search.search([asked], 1, "windows") == [[6]]
-    assert search.search([asked], 1, "words") == [[6]]
-    assert search.search([asked], 3, "start")[0].count(6) == 0
-    question = data.Question("q", asked, "By two divers.", "", "", asked)
+    assert search.search([text], 1, "windows") == [[6]]
+    assert search.search([text], 1, "words") == [[6]]
+    assert search.search([text], 3, "start")[0].count(6) == 0
+    question = data.Question("q", text, "By two divers.", "", "", text)
     queries = qr.plain_queries([question])
     for name, is_found in (("question", False), ("windows", True)):
         arm = replace(qr.ARMS[name], tracks=(("question", 3),))
-        found = qr.find_candidates(search, arm, queries, [question])
-        assert (6 in found["q"]) == is_found, name
-    assert "two divers" in search.excerpts(asked, [6])[0]
+        candidates = qr.find_candidates(search, arm, queries, [question])
+        assert (6 in candidates["q"]) == is_found, name
+    assert "two divers" in search.excerpts(text, [6])[0]
     assert all(len(window) <= WINDOW for window in search.windows)
 
 
@@ -113,10 +114,10 @@ def test_words_that_stand_nowhere_find_nothing(searcher: Searcher) -> None:
 
 @given(st.lists(st.lists(st.integers(0, 30), unique=True, max_size=12), max_size=4))
 def test_fusion_keeps_each_row_once_and_a_lone_order_as_it_is(rankings: list[list[int]]) -> None:
-    fused = reciprocal_rank_fusion(rankings)
-    assert sorted(fused) == sorted({row for ranking in rankings for row in ranking})
+    order = reciprocal_rank_fusion(rankings)
+    assert sorted(order) == sorted({row for ranking in rankings for row in ranking})
     if len(rankings) == 1:
-        assert fused == rankings[0]
+        assert order == rankings[0]
 
 
 def test_fusion_prefers_what_both_found() -> None:
@@ -132,9 +133,9 @@ def test_an_arm_that_lacks_a_text_finds_with_its_other_track_and_counts_as_unrea
         questions[0].id: Query((questions[0].answer,), "key"),
         questions[1].id: Query(()),
     }
-    found = qr.find_candidates(searcher, qr.ARMS["qa_rag"], queries, questions)
-    assert 12 <= len(found[questions[0].id]) == len(set(found[questions[0].id])) <= 24
-    assert len(found[questions[1].id]) == min(12, len(sample.corpus))
+    candidates = qr.find_candidates(searcher, qr.ARMS["qa_rag"], queries, questions)
+    assert 12 <= len(candidates[questions[0].id]) == len(set(candidates[questions[0].id])) <= 24
+    assert len(candidates[questions[1].id]) == min(12, len(sample.corpus))
     gold = qr.find_gold(questions, sample.corpus)
     both, alone = (
         qr.Retrieval(searcher, qr.ARMS[arm], queries, qr.BestWindow(searcher), gold)(questions)
@@ -150,20 +151,24 @@ def test_the_exclusion_rule_hides_an_own_document_from_the_question_and_not_from
     sample: data.Data, searcher: Searcher
 ) -> None:
     title = next(d for d in sample.corpus.documents if "-" not in d)
-    asked = replace(sample.test[0], source=title)
-    queries = qr.plain_queries([asked]) | {"tuned": {asked.id: Query((asked.answer,), "key")}}
+    question = replace(sample.test[0], source=title)
+    queries = qr.plain_queries([question]) | {
+        "tuned": {question.id: Query((question.answer,), "key")}
+    }
 
-    def found(arm: qr.ArmConfig) -> set[str]:
+    def documents_of(arm: qr.ArmConfig) -> set[str]:
         rows = qr.find_candidates(
             searcher,
             replace(arm, tracks=tuple((k, len(sample.corpus)) for k, _ in arm.tracks)),
             queries,
-            [asked],
+            [question],
         )
-        return {searcher.corpus.passages[row].document for row in rows[asked.id]}
+        return {searcher.corpus.passages[row].document for row in rows[question.id]}
 
-    assert title in found(qr.PRINTED["question"]) & found(qr.AUTHORS["qa_rag_rule"])
-    assert title not in found(qr.AUTHORS["question_rule"]) | found(qr.AUTHORS["qa_rag_removed"])
+    assert title in documents_of(qr.PRINTED["question"]) & documents_of(qr.AUTHORS["qa_rag_rule"])
+    assert title not in documents_of(qr.AUTHORS["question_rule"]) | documents_of(
+        qr.AUTHORS["qa_rag_removed"]
+    )
 
 
 def test_the_answer_as_a_query_finds_the_passage_that_holds_it(
@@ -186,11 +191,11 @@ def test_the_answer_as_a_query_finds_the_passage_that_holds_it(
 
 
 def test_a_reranker_orders_and_what_it_could_not_read_comes_last() -> None:
-    said = qr.Relevance(np.array([1.0, np.nan, 9.0, 1.0]), ("a", "b"))
-    ranked, told = qr.rerank({"q": [4, 5, 6, 7]}, lambda *_: [said], {"q": "?"})
-    assert ranked == {"q": [6, 4, 7, 5]}
+    scores = qr.Relevance(np.array([1.0, np.nan, 9.0, 1.0]), ("a", "b"))
+    order, relevance = qr.rerank({"q": [4, 5, 6, 7]}, lambda *_: [scores], {"q": "?"})
+    assert order == {"q": [6, 4, 7, 5]}
     gold = qr.Gold({}, {}, {})
-    (row,) = qr.make_rows({"q": [Passage("p", "d", "t")]}, gold, relevance=told)
+    (row,) = qr.make_rows({"q": [Passage("p", "d", "t")]}, gold, relevance=relevance)
     assert not row.parsed
     assert list(row.requests) == ["a", "b"]
 
@@ -232,9 +237,9 @@ def test_three_questions_are_read_off_a_list() -> None:
 
 @given(st.text(min_size=1, max_size=300))
 def test_statements_come_from_the_answer(answer: str) -> None:
-    found = judge.statements(answer)
-    assert 1 <= len(found) <= judge.MAX_STATEMENTS
-    assert all(statement in answer for statement in found)
+    statements = judge.statements(answer)
+    assert 1 <= len(statements) <= judge.MAX_STATEMENTS
+    assert all(statement in answer for statement in statements)
 
 
 # ------------------------------------------------------------------------------------------------------------ measures
@@ -259,22 +264,22 @@ def test_documents_count_where_their_first_passage_is() -> None:
         {"q": frozenset({"d3"}), "r": frozenset({"d0"})},
         {"q": frozenset({"d0"})},
     )
-    found = qr.measure_rankings(
+    measures = qr.measure_rankings(
         {"q": [*passages[:3], *passages[6:]], "r": [], "s": passages[:1]}, gold
     )
-    assert found["q"]["mrr"] == pytest.approx(1 / 3)  # documents d0, d1, d3
-    assert found["q"]["answer_found"] == found["q"]["guideline_found"] == 1
-    assert found["q"]["precision_without_judge"] == pytest.approx(1 / 5)
-    assert found["r"] == {"document_recall": 0, "mrr": 0, "ndcg": 0}
-    assert found["s"] == {}
+    assert measures["q"]["mrr"] == pytest.approx(1 / 3)  # documents d0, d1, d3
+    assert measures["q"]["answer_found"] == measures["q"]["guideline_found"] == 1
+    assert measures["q"]["precision_without_judge"] == pytest.approx(1 / 5)
+    assert measures["r"] == {"document_recall": 0, "mrr": 0, "ndcg": 0}
+    assert measures["s"] == {}
 
 
 def test_only_the_six_passages_that_are_kept_count() -> None:
     ranking = [
         Passage(f"p{i}", "first" if i < qr.N_SELECTED else "second", f"text {i}") for i in range(9)
     ]
-    found = qr.measure_rankings({"q": ranking}, qr.Gold({}, {"q": frozenset({"second"})}, {}))
-    assert set(found["q"].values()) == {0.0}  # though it is the second of two documents
+    measures = qr.measure_rankings({"q": ranking}, qr.Gold({}, {"q": frozenset({"second"})}, {}))
+    assert set(measures["q"].values()) == {0.0}  # though it is the second of two documents
 
 
 # -------------------------------------------------------------------------------------------------------------- claims
@@ -294,10 +299,11 @@ def rows(arm: str, values: list[float], measure: str, task: str = "") -> list[An
     ]
 
 
-def decided(claim: str, answers: list[Answer]) -> decisions.Decision:
+def decide(claim: str, answers: list[Answer]) -> decisions.Decision:
+    """Whether a claim holds here."""
     rule = published("qa_rag").claim(f"qa_rag.claim.{claim}").rule
     assert rule
-    return rules.evaluate(rule, Outcomes(answers, draws=200), "rerun", paper="qa_rag")
+    return rules.evaluate_here(rule, Outcomes(answers, draws=200), paper="qa_rag")
 
 
 BETTER, WORSE, EITHER = [1.0] * 12, [-1.0] * 12, [1.0, -1.0] * 6
@@ -309,20 +315,38 @@ BETTER, WORSE, EITHER = [1.0] * 12, [-1.0] * 12, [1.0, -1.0] * 6
 def test_claims_are_decided_by_the_declared_rules(values: list[float], verdict: str) -> None:
     zero = [0.0] * 12
     tuned = rows("hypothetical", values, "document_recall") + rows("base", zero, "document_recall")
-    assert decided("fine_tuned_beats_hyde", tuned).verdict == verdict
+    assert decide("fine_tuned_beats_hyde", tuned).verdict == verdict
     orders = rows("bge_reranker", values, "ndcg", "rerank") + rows(
         "scoring_agent", zero, "ndcg", "rerank"
     )
-    assert decided("reranker_beats_agent", orders).verdict == verdict
+    assert decide("reranker_beats_agent", orders).verdict == verdict
 
 
-def test_a_stand_in_never_decides_the_claim_on_the_papers_reranker() -> None:
-    orders = [
-        row
-        for arm in ("best_window", "scoring_agent")
-        for row in rows(arm, BETTER, "ndcg", "rerank")
-    ]
-    assert decided("reranker_beats_agent", orders).verdict == "not tested"
+def test_answers_to_the_authors_prompt_decide_before_those_to_the_books() -> None:
+    orders = rows("best_window", [0.0] * 12, "ndcg", "rerank")
+    orders += rows("scoring_agent", WORSE, "ndcg", "rerank")
+    assert decide("reranker_beats_agent", orders).verdict == "agrees"
+    orders += rows("authors_agent", BETTER, "ndcg", "rerank")
+    assert decide("reranker_beats_agent", orders).verdict == "differs"
+    measure = "precision_without_judge"
+    searches = rows("question", [0.0] * 12, measure) + rows("hypothetical", WORSE, measure)
+    assert decide("hypothetical_beats_question", searches).verdict == "differs"
+    searches += rows("hypothetical_authors", BETTER, measure)
+    assert decide("hypothetical_beats_question", searches).verdict == "agrees"
+
+
+def test_the_encoders_names_decide_whether_dense_search_is_the_papers() -> None:
+    rule = published("qa_rag").claim("qa_rag.claim.dense_beats_sparse").rule
+    assert rule
+    answers = rows("question", BETTER, "answer_found") + rows("bm25", [0.0] * 12, "answer_found")
+    for encoder, result in (
+        ("all-MiniLM-L6-v2", ("not tested", "published, not fetched")),
+        ("BAAI/LLM-Embedder", ("agrees", None)),
+    ):
+        decision = rules.evaluate(
+            rule, Outcomes(answers, draws=200), "rerun", paper="qa_rag", facts={"served": [encoder]}
+        )
+        assert (decision.verdict, decision.reason) == result, encoder
 
 
 def test_without_an_adapter_the_arms_that_need_one_are_missing_and_their_claim_is_not_run() -> None:
@@ -331,7 +355,7 @@ def test_without_an_adapter_the_arms_that_need_one_are_missing_and_their_claim_i
     plain |= {"reference", "question_12"}
     assert set(arms) == plain
     assert (
-        decided("fine_tuned_beats_hyde", rows("question", BETTER, "document_recall")).verdict
+        decide("fine_tuned_beats_hyde", rows("question", BETTER, "document_recall")).verdict
         == "not tested"
     )
 
@@ -339,18 +363,16 @@ def test_without_an_adapter_the_arms_that_need_one_are_missing_and_their_claim_i
 # ----------------------------------------------------------------------------------------------------------- the judge
 
 
-def judged(sample: data.Data, accepted: int) -> tuple[record.Run, str]:
+def run_with_judge(sample: data.Data, accepted: int) -> tuple[record.Run, str]:
     """A run whose judge accepts every passage with the answer, and so many of twelve others; and what is shown."""
     run = record.start(
         notebook="16_qarag_retrieval", paper="qa_rag", profile="smoke", parameters={}
     )
     checked = [
-        make_row(
-            Answer(predicted="YES" if truth == "YES" or i < accepted else "NO"), known, arm=arm
-        )
+        make_row(Answer(predicted="YES" if truth == "YES" or i < accepted else "NO"), pair, arm=arm)
         for i in range(12)
         for truth in ("YES", "NO")
-        for known in [
+        for pair in [
             judge.Known(
                 f"q{i}, {truth}", f"document {i}", "Why?", truth, question=sample.test[0], row=0
             )
@@ -376,11 +398,11 @@ def judged(sample: data.Data, accepted: int) -> tuple[record.Run, str]:
 
 
 def test_a_judge_that_accepts_everything_reruns_no_table(sample: data.Data) -> None:
-    run, shown = judged(sample, 12)
+    run, report = run_with_judge(sample, 12)
     assert run._values == {}
-    assert "0.717" not in shown
-    assert "rejects 0.0 %" in shown
-    assert "(sensitivity)" in shown
+    assert "0.717" not in report
+    assert "rejects 0.0 %" in report
+    assert "(sensitivity)" in report
     reasons = {reason.id: reason.why for reason in run._reasons.values()}
     assert "rejects 0.0 %" in reasons["qa_rag.table3.qa_rag.precision"]
     assert "100.0 %" in reasons["qa_rag.table3.qa_rag.precision"]  # what it gave
@@ -391,9 +413,9 @@ def test_a_judge_that_accepts_everything_reruns_no_table(sample: data.Data) -> N
 
 
 def test_a_judge_that_passes_its_check_reruns_the_tables(sample: data.Data) -> None:
-    run, shown = judged(sample, 1)
-    assert "0.717" in shown
-    assert "Not rerun" not in shown
+    run, report = run_with_judge(sample, 1)
+    assert "0.717" in report
+    assert "Not rerun" not in report
     values = {value.id: value.value for value in run._values.values()}
     assert values == {
         "qa_rag.table2.qa_rag.precision_reranker": 1.0,
@@ -414,12 +436,12 @@ def test_a_judge_that_passes_its_check_reruns_the_tables(sample: data.Data) -> N
 def test_the_paper_profile_judges_every_arm_of_the_tables() -> None:
     arms = {judge.judged_arm(number.id) for number in published("qa_rag").numbers} - {""}
     assert len(arms) == 12
-    given = read_profile("paper")["16_qarag_retrieval"]["judged_arms"]
+    judged_arms = read_profile("paper")["16_qarag_retrieval"]["judged_arms"]
     assert arms == {
-        *given,
-        *(f"{arm}{judge.AGENT}" for arm in given if f"{arm}{judge.AGENT}" in judge.LABELS),
+        *judged_arms,
+        *(f"{arm}{judge.AGENT}" for arm in judged_arms if f"{arm}{judge.AGENT}" in judge.LABELS),
     }
-    assert set(given) <= set(qr.ARMS)
+    assert set(judged_arms) <= set(qr.ARMS)
 
 
 def test_a_judge_reads_the_six_that_the_scoring_agent_selects_and_finds_nothing_in_none(
@@ -427,7 +449,7 @@ def test_a_judge_reads_the_six_that_the_scoring_agent_selects_and_finds_nothing_
 ) -> None:
     gold = qr.find_gold(sample.test, sample.corpus)
     questions = [q for q in sample.test if q.id in gold.passages][:2]
-    holding = {q.id: gold.passages[q.id] for q in questions}
+    passages_with_answer = {q.id: gold.passages[q.id] for q in questions}
 
     class Scripted:
         """Gives 9 to an excerpt of a passage with an answer and 1 to others; accepts every excerpt but the first."""
@@ -436,15 +458,15 @@ def test_a_judge_reads_the_six_that_the_scoring_agent_selects_and_finds_nothing_
             texts = [
                 p.text
                 for p in sample.corpus.passages
-                if p.id in frozenset().union(*holding.values())
+                if p.id in frozenset().union(*passages_with_answer.values())
             ]
-            shown = [
+            excerpts = [
                 str(p[-1]["content"]).partition("Excerpt:\n")[2].partition("\n\nQuestion:")[0]
                 for p in prompts
             ]
             return [
                 Reply("9" if any(s in t for t in texts) else "1", "complete", 1, 1, 0.1)
-                for s in shown
+                for s in excerpts
             ]
 
         def choose_many(self, prompts: list[object], *_: object, **__: object) -> list[Choice]:
@@ -456,16 +478,16 @@ def test_a_judge_reads_the_six_that_the_scoring_agent_selects_and_finds_nothing_
     queries = qr.plain_queries(questions)
     six = qr.Retrieval(searcher, qr.ARMS["question"], queries, agent).select_ids(questions)
     assert all(
-        len(ids) == qr.N_SELECTED and ids[0] in frozenset().union(*holding.values())
+        len(ids) == qr.N_SELECTED and ids[0] in frozenset().union(*passages_with_answer.values())
         for ids in six.values()
     )
     reader = judge.Judge(searcher, model)  # type: ignore[arg-type]
-    judged = judge.JudgedContexts(reader, six | {questions[1].id: []})(questions)
-    assert judged[0].measures["precision"][0] == pytest.approx(
+    judged_rows = judge.JudgedContexts(reader, six | {questions[1].id: []})(questions)
+    assert judged_rows[0].measures["precision"][0] == pytest.approx(
         qr.context_precision([False, *[True] * 5])
     )
-    assert judged[1].measures == {"precision": (0.0, 1.0), "recall": (0.0, 1.0)}
-    assert not judged[1].requests
+    assert judged_rows[1].measures == {"precision": (0.0, 1.0), "recall": (0.0, 1.0)}
+    assert not judged_rows[1].requests
 
 
 def test_the_judge_of_precision_sees_question_and_context_and_no_answer(
@@ -495,17 +517,17 @@ def test_the_judge_of_precision_sees_question_and_context_and_no_answer(
     assert window.strip() in precision
     assert data.words(question.answer)[:80] not in data.words(precision)
     assert len(recall) == len(judge.statements(question.answer))
-    known = judge.Known("q, NO", "d", "", "NO", question=question, row=row)
-    assert reader.useful_prompt(known)[-1]["content"] == precision
+    pair = judge.Known("q, NO", "d", "", "NO", question=question, row=row)
+    assert reader.useful_prompt(pair)[-1]["content"] == precision
 
 
 def test_known_passages_hold_the_answer_or_none_of_it(
     sample: data.Data, searcher: Searcher
 ) -> None:
-    ranked = qr.find_candidates(
+    candidates = qr.find_candidates(
         searcher, qr.ARMS["question"], qr.plain_queries(sample.test), sample.test
     )
-    pairs = judge.known(sample.test, searcher, ranked)
+    pairs = judge.known(sample.test, searcher, candidates)
     assert pairs
     for pair in pairs:
         share = data.share_held(pair.question.answer, [sample.corpus.passages[pair.row].text])
@@ -531,20 +553,23 @@ def test_a_chapter_may_ask_one_question_of_a_claim() -> None:
             for i in range(12):
                 row = Answer(arm=arm, unit=f"q{i}", cluster=f"d{i}", source=source, task=task)
                 rows.append(replace(row, measures={measure: (value, 1.0)}))
+    rows = [replace(row, strata={OWN: data.UNRECOGNISED}) for row in rows]
     outcomes = Outcomes(rows, draws=300)
     run = record.start(
         notebook="16_qarag_retrieval", paper="qa_rag", profile="smoke", parameters={}
     )
-    listed = rules.decide_here(run, outcomes, "beats_conventional_rag")
+    table = rules.decide_here(run, outcomes, "beats_conventional_rag")
     assert [(answer.id, answer.answer) for answer in run.here_findings] == [
         (claim, "with the claim")
     ]
     assert not run.claims
-    assert "Here" in listed.html
-    assert "released" not in listed.html
-    assert "(task: )" not in listed.html
+    assert "with the claim" in table.html
+    assert "released" not in table.html
+    assert "(task: )" not in table.html
     run = record.start(notebook="17_qarag_answers", paper="qa_rag", profile="smoke", parameters={})
-    listed = rules.decide_for_paper(run, outcomes, "beats_conventional_rag")
-    assert [(found.kind, found.verdict) for found in run.claims] == [("rescored", "agrees")]
+    table = rules.decide_for_paper(run, outcomes, "beats_conventional_rag")
+    assert [(claim_record.kind, claim_record.verdict) for claim_record in run.claims] == [
+        ("rescored", "agrees")
+    ]
     assert not run.here_findings
-    assert "Here" not in listed.html
+    assert "with the claim" not in table.html

@@ -33,9 +33,9 @@ class Scripted:
         self.status = status
         self.prompts: list[list[dict[str, str]]] = []
 
-    def chat_many(self, prompts: list[list[dict[str, str]]], **asked: object) -> list[Reply]:
+    def chat_many(self, prompts: list[list[dict[str, str]]], **options: object) -> list[Reply]:
         self.prompts += prompts
-        status = self.status if asked.get("overflow") == "record" else "complete"
+        status = self.status if options.get("overflow") == "record" else "complete"
         return [
             Reply("Samples are kept for a year. [1]", status, 9, 5, 0.1)  # type: ignore[arg-type]
             for _ in prompts
@@ -140,8 +140,8 @@ def test_without_a_tuned_model_hyde_takes_its_place_and_says_so(
 
 
 def open_with(documents: Path, model: Scripted, **options: object) -> system.Guidance:
-    chosen = system.Options(max_characters=400, n_examples=1, **options)  # type: ignore[arg-type]
-    return system.open_guidance(documents, chosen, model=model)  # type: ignore[arg-type]
+    all_options = system.Options(max_characters=400, n_examples=1, **options)  # type: ignore[arg-type]
+    return system.open_guidance(documents, all_options, model=model)  # type: ignore[arg-type]
 
 
 def test_an_answer_cites_file_and_page(documents: Path) -> None:
@@ -172,7 +172,7 @@ def test_what_cannot_be_answered_says_why(searcher: Searcher) -> None:
 
 def test_a_refusal_is_no_answer_and_needs_no_check_of_its_sources(documents: Path) -> None:
     class Refusing(Scripted):
-        def chat_many(self, prompts: list[list[dict[str, str]]], **asked: object) -> list[Reply]:
+        def chat_many(self, prompts: list[list[dict[str, str]]], **options: object) -> list[Reply]:
             return [Reply(answers.REFUSAL, "complete", 9, 5, 0.1) for _ in prompts]
 
     answer = open_with(documents, Refusing()).ask("Who paints the trucks?")
@@ -270,9 +270,9 @@ def test_own_pairs_are_read_and_are_the_examples(tmp_path: Path, name: str) -> N
     assert len(pairs) == 24
     assert pairs[3].text == "How long is sample 3 kept?"
     assert pairs[3].answer.startswith("Sample 3 is kept")
-    chosen = system._examples(pairs, system.Options(n_examples=2))
-    assert len(chosen) == 2
-    assert set(chosen) <= set(pairs)
+    examples = system._examples(pairs, system.Options(n_examples=2))
+    assert len(examples) == 2
+    assert set(examples) <= set(pairs)
 
 
 @pytest.mark.parametrize(
@@ -329,11 +329,11 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalServer]:
 
 def test_the_command_answers_with_file_and_page(documents: Path, server: LocalServer) -> None:
     question = "How long are reference samples kept?"
-    shown = CliRunner().invoke(app, ["ask", "guidance", str(documents), question])
-    assert shown.exit_code == 0, shown.output
-    assert "Samples are kept for a year." in shown.stdout
-    assert "[1] guide.pdf, page " in shown.stdout
-    assert "m writes the hypothetical answer (HyDE)" in shown.stdout
+    result = CliRunner().invoke(app, ["ask", "guidance", str(documents), question])
+    assert result.exit_code == 0, result.output
+    assert "Samples are kept for a year." in result.stdout
+    assert "[1] guide.pdf, page " in result.stdout
+    assert "m writes the hypothetical answer (HyDE)" in result.stdout
     n_asked = len([path for path in server.paths if path.endswith("/completions")])
     assert n_asked == 2
     arguments = ["ask", "guidance", str(documents), question, "--json"]
@@ -347,8 +347,8 @@ def test_a_fine_tuned_model_that_is_served_writes_the_hypothetical_answer(
     documents: Path, server: LocalServer
 ) -> None:
     arguments = ["ask", "guidance", str(documents), "How long?", "--tuned", "m"]
-    shown = CliRunner().invoke(app, arguments)
-    assert "HyDE" not in shown.output
+    result = CliRunner().invoke(app, arguments)
+    assert "HyDE" not in result.output
     prompts = [str(body) for body in server.requests]
     assert any(finetune.INSTRUCTION in prompt for prompt in prompts)
 

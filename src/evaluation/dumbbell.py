@@ -1,6 +1,7 @@
 """Plot printed and rerun values side by side, one row per arm, in groups."""
 
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
@@ -12,6 +13,13 @@ from evaluation.metrics import Score
 
 WIDTH = 7.4
 """Width of the figure in inches."""
+PHONE_WIDTH = 4.2
+"""The same for a phone, where labels take several lines."""
+CHARACTERS = 60
+PHONE_CHARACTERS = 22
+"""Characters of a label that fit on one line, on a wide screen and on a phone."""
+LINE_HEIGHT = 0.18
+"""Height in inches of each further line of a label."""
 ROW_HEIGHT = 0.32
 """Height of a row in inches; the title of a group takes one, too."""
 MARGIN_HEIGHT = 0.6
@@ -39,35 +47,46 @@ class Dumbbell:
         return self.printed is None and self.score is None
 
 
-def plot(groups: Mapping[str, Sequence[Dumbbell]]) -> Figure:
+def plot(groups: Mapping[str, Sequence[Dumbbell]], *, is_narrow: bool = False) -> Figure:
     """Draw a ring for the printed share, a dot for this run's, and its 95 % interval.
 
     A thin line joins ring and dot.
 
     Args:
         groups: The rows of each group, from top to bottom.
+        is_narrow: Whether it is for a phone.
 
     Returns:
         The figure. The caller closes it.
     """
     n_lines = len(groups) + sum(map(len, groups.values()))
-    figure, axes = plt.subplots(figsize=(WIDTH, ROW_HEIGHT * n_lines + MARGIN_HEIGHT))
+    row_height = ROW_HEIGHT + (LINE_HEIGHT if is_narrow else 0)
+    size = (PHONE_WIDTH if is_narrow else WIDTH, row_height * n_lines + MARGIN_HEIGHT)
+    figure, axes = plt.subplots(figsize=size)
     labels = []
     for title, rows in groups.items():
         labels.append(title)
         for row in rows:
             _draw_row(axes, row, height=len(labels))
             labels.append(row.label)
-    axes.set_yticks(range(n_lines), labels)
-    for label in axes.get_yticklabels():
-        if label.get_text() in groups:
-            label.set_fontweight("bold")
+    _name_rows(axes, labels, groups, is_narrow=is_narrow)
     axes.set_ylim(n_lines - 0.4, -0.6)
-    axes.set_xlim(0, 1)
+    axes.set(xlim=(0, 1), xticks=(0, 0.25, 0.5, 0.75, 1))
     axes.xaxis.set_major_formatter(lambda value, _: figures.number(value, digits=0))
     axes.grid(axis="x")
     axes.tick_params(axis="y", length=0)
     return figure
+
+
+def _name_rows(
+    axes: Axes, labels: Sequence[str], titles: Collection[str], *, is_narrow: bool
+) -> None:
+    """Write the names of rows and groups, the latter in bold."""
+    width = PHONE_CHARACTERS if is_narrow else CHARACTERS
+    axes.set_yticks(range(len(labels)), [textwrap.fill(label, width) for label in labels])
+    for text, label in zip(labels, axes.get_yticklabels(), strict=True):
+        if text in titles:
+            label.set_fontweight("bold")
 
 
 def _draw_row(axes: Axes, row: Dumbbell, height: int) -> None:

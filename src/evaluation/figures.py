@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import markupsafe
 import matplotlib.pyplot as plt
@@ -79,6 +80,10 @@ ARMS: Final[dict[str, tuple[str, str]]] = {
 
 The contrast is 3:1 on white and on the dark theme; the colour-blind can tell colours apart.
 """
+PHONE_WIDTH: Final = 4.2
+"""Width of a figure for a phone, in inches."""
+PHONE_CHARACTERS: Final = 42
+"""Characters of an axis label that fit on one line there."""
 SCORES: Final = "application/vnd.rag-scores+json"
 """The kind of an output that says how its table of scores was made."""
 HUES: Final = {
@@ -388,7 +393,7 @@ def figure(
     alt: str,
     caption: str = "",
     sample: bool = False,
-    narrow: MplFigure | None = None,
+    narrow: MplFigure | Literal["resized"] | None = None,
 ) -> Picture:
     """Close a matplotlib figure and show it as SVG that is read aloud, and visible in the dark.
 
@@ -397,33 +402,48 @@ def figure(
         alt: A sentence that says what the figure shows, for readers who cannot see it.
         caption: Caption below the figure.
         sample: Whether the figure says SAMPLE.
-        narrow: The same figure for a phone, which is closed; without it, `fig` scrolls there.
+        narrow: The same figure for a phone, which is closed, or "resized" where `fig` needs no more
+            than another size; without it, `fig` scrolls there.
 
     Raises:
         ValueError: If ``alt`` is empty.
     """
     if not alt.strip():
         raise ValueError("A figure needs `alt`: a sentence that says what it shows.")
-    svg = _closed_svg(fig, alt, sample=sample)
+    if sample:
+        _mark_sample(fig)
+    svg = figure_svg(fig, alt)
     html = f'<figure class="rag-figure {NO_MATH}">{_STYLE}'
     if narrow is None:
         html += _scrolling(svg, alt)
     else:
-        narrow_svg = _closed_svg(narrow, alt, sample=sample)
+        narrow_figure = _narrow_figure(fig, narrow, sample=sample)
+        narrow_svg = figure_svg(narrow_figure, alt)
+        plt.close(narrow_figure)
         html += _scrolling(svg, alt, "rag-wide") + _scrolling(narrow_svg, alt, "rag-narrow")
+    plt.close(fig)
     if caption or sample:
         html += f"<figcaption>{_caption(caption, sample=sample)}</figcaption>"
     mark = "SAMPLE. " if sample else ""
     return Picture(f"{html}</figure>", f"{mark}{caption or alt}", svg=svg)
 
 
-def _closed_svg(fig: MplFigure, alt: str, *, sample: bool) -> str:
-    """Close a figure; returns its SVG, which may say SAMPLE."""
-    if sample:
-        fig.text(0.5, 0.5, "SAMPLE", ha="center", va="center", **_SAMPLE_LOOK)
-    svg = figure_svg(fig, alt)
-    plt.close(fig)
-    return svg
+def _mark_sample(fig: MplFigure) -> None:
+    fig.text(0.5, 0.5, "SAMPLE", ha="center", va="center", **_SAMPLE_LOOK)
+
+
+def _narrow_figure(
+    fig: MplFigure, narrow: MplFigure | Literal["resized"], *, sample: bool
+) -> MplFigure:
+    """Return what a phone shows of a figure: another one, or the same with another width."""
+    if narrow != "resized":
+        if sample:
+            _mark_sample(narrow)
+        return narrow
+    fig.set_size_inches(PHONE_WIDTH, fig.get_figheight())
+    for axes in fig.axes:
+        axes.set_xlabel(textwrap.fill(axes.get_xlabel(), PHONE_CHARACTERS))
+    return fig
 
 
 def _scrolling(svg: str, alt: str, css_class: str = "") -> str:

@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
@@ -14,15 +15,8 @@ from evaluation.measures import measure_label, unit
 from evaluation.metrics import Score
 from evaluation.outcomes import Outcomes
 
-WIDTH = 7.4
-"""Width of the figure in inches."""
-ROW_HEIGHT = 0.46
 HEAD_HEIGHT = 0.9
 """Height in inches of the groups' names."""
-CHARACTERS_PER_LABEL = 26
-"""Characters of an arm's label that fit on one line."""
-CHARACTERS_PER_HEAD = 60
-"""Characters of the groups' names that fit side by side."""
 MAX_STRENGTH = 0.55
 """Opacity of the cell of a full score: the ink on it is legible in light and in dark pages."""
 
@@ -40,6 +34,37 @@ class Column:
     name: str
     n: int
     scores: Mapping[str, Score]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How large the cells are, and where the arms' names stand.
+
+    Attributes:
+        width: Width of the figure in inches.
+        row_height: Height of a row in inches.
+        label_height: The part of a row that the arm's name takes above the cells; 0 if the name
+            stands to the left.
+        label_width: Characters of an arm's name that fit on one line.
+        head_width: Characters of the groups' names that fit side by side.
+        font_size: Size of the intervals in points; scores and names are larger.
+    """
+
+    width: float
+    row_height: float
+    label_height: float
+    label_width: int
+    head_width: int
+    font_size: float
+
+
+WIDE = Layout(
+    width=7.4, row_height=0.46, label_height=0, label_width=26, head_width=60, font_size=9
+)
+NARROW = Layout(
+    width=4.2, row_height=0.72, label_height=0.38, label_width=48, head_width=48, font_size=8.5
+)
+"""For a phone."""
 
 
 def heat_map(rows: Outcomes, measure: str, caption: str, *, by: str) -> figures.Picture:
@@ -63,14 +88,23 @@ def heat_map(rows: Outcomes, measure: str, caption: str, *, by: str) -> figures.
         n_units = max((score.n for score in scores.values()), default=0)
         columns.append(Column(name, n_units, scores))
     labels = [rows.label(arm) for arm in arms]
-    figure = draw(columns, arms, labels, measure)
     alt = _describe(columns, arms, labels, measure)
-    text = f"{caption} Darker cells are higher; brackets hold 95 % intervals."
-    return figures.figure(figure, alt=alt, caption=text, sample=rows.sample)
+    text = f"{caption} A higher score has a stronger colour; brackets hold 95 % intervals."
+    return figures.figure(
+        draw(columns, arms, labels, measure),
+        narrow=draw(columns, arms, labels, measure, NARROW),
+        alt=alt,
+        caption=text,
+        sample=rows.sample,
+    )
 
 
 def draw(
-    columns: Sequence[Column], arms: Sequence[str], labels: Sequence[str], measure: str
+    columns: Sequence[Column],
+    arms: Sequence[str],
+    labels: Sequence[str],
+    measure: str,
+    layout: Layout = WIDE,
 ) -> Figure:
     """Draw the cells.
 
@@ -79,37 +113,53 @@ def draw(
         arms: The arms from top to bottom.
         labels: Their names for readers.
         measure: The measure, which decides the unit.
+        layout: Sizes, for a wide screen by default.
 
     Returns:
         The figure. The caller closes it.
     """
-    figure, axes = plt.subplots(figsize=(WIDTH, ROW_HEIGHT * len(arms) + HEAD_HEIGHT))
+    height = layout.row_height * len(arms) + HEAD_HEIGHT
+    figure, axes = plt.subplots(figsize=(layout.width, height))
     for x, column in enumerate(columns):
         for y, arm in enumerate(arms):
             if arm in column.scores:
-                _draw_cell(axes, x, y, column.scores[arm], unit(measure))
-    head_width = max(8, CHARACTERS_PER_HEAD // max(len(columns), 1))
+                _draw_cell(axes, x, y, column.scores[arm], unit(measure), layout)
+    head_width = max(8, layout.head_width // max(len(columns), 1))
     heads = [f"{textwrap.fill(column.name, head_width)}\nn = {column.n}" for column in columns]
-    names = [textwrap.fill(label, CHARACTERS_PER_LABEL) for label in labels]
-    axes.set_xticks(range(len(columns)), heads, fontsize=9.5)
-    axes.set_yticks(range(len(arms)), names, fontsize=10)
+    axes.set_xticks(range(len(columns)), heads, fontsize=layout.font_size + 0.5)
     axes.xaxis.tick_top()
     axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(arms) - 0.5, -0.5))
+    _name_arms(axes, labels, layout)
     axes.tick_params(length=0)
     for side in axes.spines.values():
         side.set_visible(False)
     return figure
 
 
-def _draw_cell(axes: Axes, x: int, y: int, score: Score, measure_unit: str) -> None:
+def _name_arms(axes: Axes, labels: Sequence[str], layout: Layout) -> None:
+    """Write the arms' names to the left of their cells, or above them."""
+    names = [textwrap.fill(label, layout.label_width) for label in labels]
+    if not layout.label_height:
+        axes.set_yticks(range(len(names)), names, fontsize=layout.font_size + 1)
+        return
+    axes.set_yticks([])
+    for y, name in enumerate(names):
+        top = y - 0.5 + 0.85 * layout.label_height
+        axes.text(-0.47, top, name, va="bottom", fontsize=layout.font_size + 1)
+
+
+def _draw_cell(axes: Axes, x: int, y: int, score: Score, measure_unit: str, layout: Layout) -> None:
     strength = MAX_STRENGTH * min(max(score.value, 0.0), 1.0)
-    cell = Rectangle((x - 0.47, y - 0.46), 0.94, 0.92, color=figures.HUES["blue"], alpha=strength)
+    top = y - 0.46 + layout.label_height
+    height = 0.92 - layout.label_height
+    cell = Rectangle((x - 0.47, top), 0.94, height, color=figures.HUES["blue"], alpha=strength)
     axes.add_patch(cell)
     value = figures.number(score.value, measure_unit, digits=0)
     ends = [figures.number(end, measure_unit, digits=0) for end in (score.low, score.high)]
     low, high = (end.split()[0] for end in ends)
-    axes.text(x, y - 0.17, value, ha="center", va="center", fontsize=10.5)
-    axes.text(x, y + 0.22, f"[{low}, {high}]", ha="center", va="center", fontsize=9)
+    place: dict[str, Any] = {"ha": "center", "va": "center"}
+    axes.text(x, top + 0.31 * height, value, fontsize=layout.font_size + 1.5, **place)
+    axes.text(x, top + 0.74 * height, f"[{low}, {high}]", fontsize=layout.font_size, **place)
 
 
 def _describe(

@@ -180,8 +180,10 @@ class Rule(Strict):
             larger within the first value than within the second. For claims that an effect is
             there under one condition and not under another; two p-values cannot show that.
         where, each: the rows, and a column within each of whose values the rule must hold.
+        family: further arms that `better` compares only to adjust p, so that the comparisons of one
+            table of the paper have the same p under each claim. They decide nothing, and those
+            without answers are left out.
         scope, judges: names of the models, and of the judges, that the claim is about.
-        by_construction: sources by whose rows the claim could only hold; it is not asked of them.
     """
 
     better: Arms = ()
@@ -198,6 +200,7 @@ class Rule(Strict):
         default=(), description="the first of them that has answers decides"
     )
     than: Arms = ()
+    family: Arms = Field(default=(), description="see above")
     measure: str = "accuracy"
     bound: float | None = None
     margin: float | None = Field(default=None, ge=0, description="see above")
@@ -221,16 +224,17 @@ class Rule(Strict):
     replaces: str = Field(
         default="", description="with here_only: what ran in the place of which part, in words"
     )
+    published: str = Field(
+        default="",
+        description="what would test the claim and is published, in words that begin a sentence; "
+        "a run that did not fetch it gives this as the reason",
+    )
     distinct: bool = Field(
         default=False,
         description="it compares the parts of two models; one that served as both tests nothing",
     )
     tie: str = Field(
         default="", description="a measure; arms that are handed the same cannot but tie"
-    )
-    by_construction: dict[Basis, str] = Field(
-        default_factory=dict,
-        description="sources whose rows cannot contradict it, and what makes it hold there",
     )
     bases: tuple[Basis, ...] = Field(default=("rerun",), min_length=1, alias="of")
     words_: str = Field(default="", alias="words", description="in place of words made of the rule")
@@ -262,8 +266,9 @@ class Rule(Strict):
     def _check_modifiers(self) -> None:
         if self.margin is not None and not self.first:
             raise ValueError("`margin` goes with better, on_par and equivalent")
-        if self.interaction and not self.better:
-            raise ValueError("`interaction` goes with better")
+        for name in ("family", "interaction"):
+            if getattr(self, name) and not self.better:
+                raise ValueError(f"`{name}` goes with better")
         if self.interaction and self.each:
             raise ValueError("`interaction` and `each` do not go together")
         if self.function and not self.words_:
@@ -349,8 +354,11 @@ class Rule(Strict):
         return f"{100 * value:g} %" if unit(self.measure) == "fraction" else f"{value:g}"
 
     def _comparison_in_words(self, label: Callable[[str], str]) -> str:
-        is_family = len(self.first) * len(self.than) > 1 or bool(self.each)
+        is_family = len(self.first) * len(self.than) > 1 or bool(self.each or self.family)
         test = "paired randomisation test by cluster" + " adjusted by Holm" * is_family
+        if self.family:
+            in_family = " and ".join(label(arm) for arm in self.family)
+            test += f" together with those against {in_family}, where these have answers"
         first = " and ".join(label(arm) for arm in self.first)
         others = " and ".join(label(arm) for arm in self.than)
         subject = f"{first} against {others}, {self._scope_of_measure()}"

@@ -12,14 +12,14 @@ import importlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, product
+from itertools import product
 from types import ModuleType
 from typing import Any, Final, Literal
 
 import pandas as pd
 
 from evaluation import decisions, figures
-from evaluation.answers import NotRunError
+from evaluation.answers import COLUMNS, NotRunError
 from evaluation.decisions import Decision, Interval, Part
 from evaluation.interactions import interaction
 from evaluation.measures import measure_label, unit
@@ -27,9 +27,8 @@ from evaluation.metrics import Score
 from evaluation.outcomes import PAIRING_COLUMNS, Comparison, Outcomes
 from evaluation.published import Basis, Claim, Rule
 from evaluation.record import Run
-from evaluation.records import ArmValue
 from evaluation.verdicts import findings
-from evaluation.vocabulary import HERE_BY_TESTED, Reason, Tested
+from evaluation.vocabulary import HERE_BY_TESTED, TESTED, Reason, Tested
 
 FORCED_TIE_SHARE: Final = 0.98
 """Arms that got the same evidence for this share of units cannot but tie."""
@@ -45,11 +44,13 @@ Question = Literal["paper", "here"]
 _UNANSWERED: Final[tuple[Reason, ...]] = (
     "another model",
     "no answers",
+    "published, not fetched",
     "judge at chance",
     "forced tie",
-    "by construction",
 )
 """Reasons by which the next rule of `first_of` is asked."""
+_FETCHABLE: Final[tuple[Reason, ...]] = ("another model", "no answers")
+"""Reasons that fetching what a rule names as `published` would remove."""
 
 
 def decide(run: Run, outcomes: Outcomes, *claims: str, **facts: Any) -> figures.Html:  # noqa: ANN401
@@ -144,7 +145,6 @@ def _as_reported(decision: Decision, rule: Rule, outcomes: Outcomes) -> dict[str
         "reason": decision.reason,
         "needed": needed,
         "estimates": list(decision.estimates),
-        "ties": list(decision.ties),
         "models": list(decision.models),
     }
 
@@ -174,7 +174,8 @@ def evaluate(
     """
     context = _Context(kind, paper, "paper", facts or {})
     if others := _foreign_helpers(rule, context):
-        return decisions.another_model(f"{_names_in_words(rule.scope)} models", others)
+        decision = decisions.another_model(f"{_names_in_words(rule.scope)} models", others)
+        return _name_unfetched(decision, rule, context)
     return _ask(rule, outcomes.where(source=SOURCES[kind]), context)
 
 
@@ -323,7 +324,7 @@ def _evaluate_rows(rule: Rule, rows: Outcomes, context: _Context, n_parts: int) 
     """
     scoped = _within_scope(rule, rows, context)
     if refusal := _refusal(rule, scoped, context):
-        return refusal
+        return _name_unfetched(refusal, rule, context)
     if rule.function:
         return _evaluate_function(rule, scoped, context)
     if rule.first_of:
@@ -349,6 +350,17 @@ def _refusal(rule: Rule, scoped: _Scoped, context: _Context) -> Decision | None:
     return _no_answers(rule, missing, scoped, context.kind) if missing else None
 
 
+def _name_unfetched(decision: Decision, rule: Rule, context: _Context) -> Decision:
+    """Say what is published and was not fetched, where that is why a rule tested nothing."""
+    is_fetchable = rule.published and decision.reason in _FETCHABLE
+    if not is_fetchable or context.question != "paper":
+        return decision
+    why = f"{rule.published} are published, but were not fetched for this run."
+    if decision.reason == "another model":
+        why += f" {decision.why}"
+    return replace(decision, why=why, reason="published, not fetched")
+
+
 def _replacement(rule: Rule) -> str:
     """Say that another system ran, and what in the place of which part, if the rule tells."""
     part = f": {rule.replaces}" if rule.replaces else ""
@@ -359,9 +371,6 @@ def _refusal_by_system(rule: Rule, context: _Context) -> Decision | None:
     """Why a rule cannot be asked of the system that ran, if it cannot."""
     if rule.here_only and context.question == "paper":
         return Decision("not tested", _replacement(rule), reason="another system")
-    if context.kind in rule.by_construction:
-        why = " ".join(rule.by_construction[context.kind].split())
-        return Decision("cannot be tested", why, reason="by construction")
     repeated = _served_twice(context.facts.get("served", ())) if rule.distinct else ""
     if repeated:
         why = f"The claim compares two models; here {repeated} served as both."
@@ -379,14 +388,14 @@ def _served_twice(served: Sequence[str]) -> str:
 
 def _evaluate_grammar(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
     """Apply a rule with a verb that compares arms, all of which have answers."""
-    rows = rows.where(**rule.where).where(arm=rule.arms)
+    rows = rows.where(**rule.where).where(arm=[*rule.arms, *rule.family])
     if rule.interaction:
         decision = _decide_interaction(rule, rows, n_parts)
     elif rule.than:
         decision = _decide_comparison(rule, rows, n_parts)
     else:
         decision = _decide_bound(rule, rows, n_parts)
-    return decisions.with_models(decision, rows.frame.model)
+    return decisions.with_models(decision, rows.where(arm=rule.arms).frame.model)
 
 
 def _evaluate_function(rule: Rule, scoped: _Scoped, context: _Context) -> Decision:
@@ -396,9 +405,10 @@ def _evaluate_function(rule: Rule, scoped: _Scoped, context: _Context) -> Decisi
     nobody = not frame.model[~is_judge].any()
     if scoped.others and nobody:
         about = f"{_names_in_words(rule.scope)} models"
-        return decisions.another_model(about, scoped.others)
+        decision = decisions.another_model(about, scoped.others)
+        return _name_unfetched(decision, rule, context)
     function = getattr(paper_rules(context.paper), rule.function)
-    decision: Decision = function(scoped.rows, **context.facts)
+    decision = function(scoped.rows, **context.facts)
     return decisions.with_models(decision, scoped.rows.frame.model)
 
 
@@ -407,24 +417,28 @@ def _evaluate_first(
 ) -> Decision:
     """The decision of the first rule that has answers, or why the last one has none."""
     skipped: list[Decision] = []
-    for rule in _asked_of(rules, context.kind):
+    for rule in _asked_of(rules, context):
         decision = _evaluate_rows(rule, rows, context, n_parts)
         if decision.reason not in _UNANSWERED:
             break
         skipped.append(decision)
-    earlier = [unanswered for unanswered in skipped if unanswered is not decision]
-    reasons = dict.fromkeys(unanswered.why for unanswered in earlier)
-    reasons.pop(decision.why, None)
-    ties = chain(decision.ties, *(unanswered.ties for unanswered in earlier))
-    return replace(decision, why=" ".join([decision.why, *reasons]), ties=tuple(ties))
+    unfetched = [part for part in skipped if part.reason == "published, not fetched"]
+    if unfetched and decision.verdict not in TESTED:
+        return unfetched[0]
+    reasons = dict.fromkeys([decision.why])
+    reasons |= dict.fromkeys(part.why for part in skipped)
+    return replace(decision, why=" ".join(reasons))
 
 
-def _asked_of(rules: Sequence[Rule], kind: Basis) -> list[Rule]:
-    """The rules that one source can answer: printed numbers have rules of their own."""
+def _asked_of(rules: Sequence[Rule], context: _Context) -> list[Rule]:
+    """The rules that one source can answer; printed and released numbers have some of their own."""
     of_printed = [rule for rule in rules if rule.bases == ("printed",)]
-    if kind == "printed":
+    if context.kind == "printed":
         return of_printed
-    return [rule for rule in rules if rule not in of_printed]
+    others = [rule for rule in rules if rule not in of_printed]
+    if context.question == "paper":
+        return others
+    return [rule for rule in others if rule.bases != ("rescored",)]
 
 
 def _arms_without_answers(rule: Rule, rows: Outcomes) -> list[str]:
@@ -482,43 +496,45 @@ def _decide_interaction(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
 
 def _decide_comparison(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
     """Decide a rule with `better`, `on_par` or `equivalent` by paired tests."""
-    pairs = product(rule.first, rule.than)
-    comparisons = rows.compare(pairs, rule.measure, within=rule.each)
-    described = [_describe_comparison(c, rows, rule.measure) for c in comparisons]
+    comparisons = _compare_in_family(rule, rows)
+    rows = rows.where(arm=rule.arms)
+    described = [_describe_comparison(c, rows, rule) for c in comparisons]
     why = f"{'; '.join(described)}."
     p = max(comparison.p for comparison in comparisons)
 
-    parts = [_part_of_comparison(rule, comparison, rows) for comparison in comparisons]
     if rule.tie:
         same_evidence = _share_of_same_evidence(rule.tie, rows)
         if same_evidence >= FORCED_TIE_SHARE:
-            return _forced_tie(same_evidence, why, p, parts)
+            return _forced_tie(same_evidence, why, p)
 
     n_clusters = _smallest_cluster_count(_group(rows, rule.each).values())
     n_tests = len(comparisons) if rule.better else 1
     if not decisions.enough_clusters(n_clusters, n_tests):
         return decisions.too_few_clusters(n_clusters, why)
 
+    parts = [_part_of_comparison(rule, comparison, rows) for comparison in comparisons]
     bounds = (rule.boundary, -rule.boundary) if rule.equivalent else (rule.boundary,)
     return decisions.decide_by_intervals(parts, bounds, why=why, p=p, n_parts=n_parts)
+
+
+def _compare_in_family(rule: Rule, rows: Outcomes) -> list[Comparison]:
+    """The comparisons of a rule, their p adjusted for those against its `family`, too."""
+    with_answers = rows.arms_with(rule.measure)
+    others = [arm for arm in rule.family if arm in with_answers]
+    pairs = product(rule.first, [*rule.than, *others])
+    comparisons = rows.compare(pairs, rule.measure, within=rule.each)
+    return [comparison for comparison in comparisons if comparison.second in rule.than]
 
 
 def _part_of_comparison(rule: Rule, comparison: Comparison, rows: Outcomes) -> Part:
     label = (
         f"{rows.label(comparison.first)} minus {rows.label(comparison.second)}, "
-        f"{measure_label(rule.measure)}"
+        f"{_measure_within_strata(rule)}"
     )
     if comparison.model:
         label += f", {comparison.model}"
     criterion = Criterion(rule, comparison.p)
-    names = (rows.label(comparison.first), rows.label(comparison.second))
-    arms = [
-        ArmValue(label=name, value=score.value)
-        for name, score in zip(names, comparison.scores, strict=True)
-    ]
-    return Part(
-        comparison.test, criterion, label, unit(rule.measure), rule.boundary, arms=tuple(arms)
-    )
+    return Part(comparison.test, criterion, label, unit(rule.measure), rule.boundary)
 
 
 @dataclass(frozen=True)
@@ -582,11 +598,10 @@ def _smallest_cluster_count(groups: Iterable[Outcomes]) -> int:
     return min(group.frame.cluster.nunique() for group in groups)
 
 
-def _forced_tie(same_evidence: float, why: str, p: float, parts: Sequence[Part]) -> Decision:
+def _forced_tie(same_evidence: float, why: str, p: float) -> Decision:
     share = figures.number(same_evidence)
     tie = f"The tie is forced: the arms got the same evidence in {share} of units."
-    ties = tuple(part.estimate() for part in parts)
-    return Decision("not tested", f"{tie} {why}", p, reason="forced tie", ties=ties)
+    return Decision("not tested", f"{tie} {why}", p, reason="forced tie")
 
 
 def _share_of_same_evidence(measure: str, rows: Outcomes) -> float:
@@ -599,15 +614,23 @@ def _share_of_same_evidence(measure: str, rows: Outcomes) -> float:
     return float((n_values == 1).mean())
 
 
-def _describe_comparison(comparison: Comparison, rows: Outcomes, measure: str) -> str:
+def _measure_within_strata(rule: Rule) -> str:
+    """The measure, and the strata that a rule is restricted to: `F1 (kind: medications)`."""
+    strata = {name: values for name, values in rule.where.items() if name not in COLUMNS}
+    conditions = [f"{name}: {' or '.join(values)}" for name, values in strata.items()]
+    label = measure_label(rule.measure)
+    return f"{label} ({'; '.join(conditions)})" if conditions else label
+
+
+def _describe_comparison(comparison: Comparison, rows: Outcomes, rule: Rule) -> str:
     first_score, second_score = comparison.scores
-    measure_unit = unit(measure)
+    measure_unit = unit(rule.measure)
     first = figures.score_text(first_score, measure_unit)
     second = figures.score_text(second_score, measure_unit)
     scores = f"{rows.label(comparison.first)} {first}, {rows.label(comparison.second)} {second}"
     if comparison.model:
         scores += f" with {comparison.model}"
-    difference = f"{measure_label(measure)} {figures.points(comparison.test)} points"
+    difference = f"{_measure_within_strata(rule)} {figures.points(comparison.test)} points"
     p = figures.p_words(comparison.p)
     return f"{scores}; difference in {difference}, {p}, n = {comparison.test.n:,}"
 

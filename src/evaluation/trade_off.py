@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
@@ -18,6 +19,9 @@ MIN_GAP = 0.085
 """Smallest distance of two labels, as a share of the height."""
 LABEL_X = 1.03
 """Where the labels begin, as a share of the width of the axes."""
+PHONE_WIDTH = 4.2
+PHONE_LINE = 0.22
+"""Height in inches of a label on a phone, where the labels stand below the axes."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +59,16 @@ def trade_off(rows: Outcomes, time: str, score: str, caption: str) -> figures.Pi
     for arm in arms:
         colour = rows.colours.get(arm, figures.HUES["grey"])
         dots.append(Dot(rows.label(arm), colour, rows.score(time, arm), rows.score(score, arm)))
-    figure = draw(dots, measure_label(time), measure_label(score))
+    words = (measure_label(time), measure_label(score))
     text = f"{caption} Higher and further left is better; lines are 95 % intervals."
     alt = f"{caption} {'; '.join(_describe(dot, time, score) for dot in dots)}."
-    return figures.figure(figure, alt=alt, caption=text, sample=rows.sample)
+    return figures.figure(
+        draw(dots, *words),
+        narrow=draw_narrow(dots, *words),
+        alt=alt,
+        caption=text,
+        sample=rows.sample,
+    )
 
 
 def draw(dots: Sequence[Dot], x_label: str, y_label: str) -> Figure:
@@ -68,6 +78,52 @@ def draw(dots: Sequence[Dot], x_label: str, y_label: str) -> Figure:
         The figure. The caller closes it.
     """
     figure, axes = plt.subplots(figsize=(WIDTH, HEIGHT))
+    _draw_dots(axes, dots, x_label, y_label)
+    _link_labels(axes, dots, [dot.label for dot in dots])
+    return figure
+
+
+def draw_narrow(dots: Sequence[Dot], x_label: str, y_label: str) -> Figure:
+    """Draw the dots for a phone; each has a number, which the list below the axes explains.
+
+    Returns:
+        The figure. The caller closes it.
+    """
+    labels_height = PHONE_LINE * len(dots)
+    figure, (axes, label_axes) = plt.subplots(
+        2, 1, figsize=(PHONE_WIDTH, HEIGHT + labels_height), height_ratios=(HEIGHT, labels_height)
+    )
+    _draw_dots(axes, dots, x_label, y_label)
+    numbers = range(1, len(dots) + 1)
+    _link_labels(axes, dots, [str(number) for number in numbers])
+    label_axes.set_axis_off()
+    for number, dot in zip(numbers, dots, strict=True):
+        height = 1 - (number - 0.5) / len(dots)
+        words = f"{number}  {dot.label}"
+        label_axes.text(0, height, words, va="center", fontsize=9.5, color=dot.colour)
+    return figure
+
+
+def _link_labels(axes: Axes, dots: Sequence[Dot], labels: Sequence[str]) -> None:
+    """Write a label beside the axes for each dot, with a line to the dot."""
+    line = {"arrowstyle": "-", "linewidth": 0.6, "alpha": 0.6, "relpos": (0, 0.5)}
+    low, high = axes.get_ylim()
+    positions = _label_positions(dots, low, high)
+    for dot, label, position in zip(dots, labels, positions, strict=True):
+        axes.annotate(
+            label,
+            xy=(dot.time.value, dot.score.value),
+            xytext=(LABEL_X, position),
+            textcoords="axes fraction",
+            va="center",
+            fontsize=9.5,
+            color=dot.colour,
+            arrowprops={**line, "color": dot.colour},
+        )
+
+
+def _draw_dots(axes: Axes, dots: Sequence[Dot], x_label: str, y_label: str) -> None:
+    """Draw each arm with both of its intervals."""
     for dot in dots:
         x, y = dot.time.value, dot.score.value
         axes.plot([x, x], [dot.score.low, dot.score.high], color=dot.colour, linewidth=1.4)
@@ -77,20 +133,6 @@ def draw(dots: Sequence[Dot], x_label: str, y_label: str) -> Figure:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.yaxis.set_major_formatter(lambda value, _: figures.number(value, digits=0))
-    line = {"arrowstyle": "-", "linewidth": 0.6, "alpha": 0.6, "relpos": (0, 0.5)}
-    low, high = axes.get_ylim()
-    for dot, position in zip(dots, _label_positions(dots, low, high), strict=True):
-        axes.annotate(
-            dot.label,
-            xy=(dot.time.value, dot.score.value),
-            xytext=(LABEL_X, position),
-            textcoords="axes fraction",
-            va="center",
-            fontsize=9.5,
-            color=dot.colour,
-            arrowprops={**line, "color": dot.colour},
-        )
-    return figure
 
 
 def _label_positions(dots: Sequence[Dot], low: float, high: float) -> list[float]:

@@ -30,6 +30,7 @@ ANSWERED_HERE: Final[tuple[HereAnswer, ...]] = tuple(HERE_BY_TESTED.values())
 Reason = Literal[
     "another model",
     "another system",
+    "published, not fetched",
     "forced tie",
     "by construction",
     "too few",
@@ -47,6 +48,9 @@ REASONS: Final[Mapping[Reason, str]] = {
     ),
     "another system": (
         "What ran replaces a part of the paper's system (the evidence says which part)."
+    ),
+    "published, not fetched": (
+        "What would test it is published, but this run did not fetch it (the evidence says what)."
     ),
     "forced tie": (
         "All arms received the same fact for every question (incomplete knowledge would test it)."

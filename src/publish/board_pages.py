@@ -156,14 +156,21 @@ class BoardPages(RunPages):
         neither = sum(not (cell.is_available or is_rescored) for cell, is_rescored in pairs)
         untested = ~self._stated["verdict"].isin([*TESTED, "cannot be tested"])
         untestable = self._stated["verdict"].eq("cannot be tested")
-        return (
+        sentences = [
             f"The papers print {len(self.board)} numbers and state {len(self._stated)} claims. "
-            f"{_untested_words(int(untested.sum()), int(untestable.sum()))}; "
-            f"{neither} of the numbers were neither rescored nor rerun. "
-            f"{rescored.sum()} numbers can be rescored from "
-            f"released files, and {agree} of these match to the last digit. "
-            f"{len(verdicts)} numbers are rerun here: {_count_reruns(verdicts)}."
-        )
+            f"{_untested_words(int(untested.sum()), int(untestable.sum()))}. "
+            f"{neither} of the numbers were neither rescored nor rerun."
+        ]
+        if rescored.any():
+            sentences.append(
+                f"We rescored {rescored.sum()} numbers from released files, and {agree} of these "
+                "match to the last digit."
+            )
+        if verdicts:
+            sentences.append(
+                f"We reran {len(verdicts)} numbers. Of these, {_count_reruns(verdicts)}."
+            )
+        return " ".join(sentences)
 
     @property
     def _stated(self) -> pd.DataFrame:
@@ -189,9 +196,10 @@ class BoardPages(RunPages):
                 texts.append(f"{question.title} {subject}: {words}")
             panels[question.title] = (counts, labels)
         caption = (
-            f"The {len(self._stated)} claims of the papers, by two questions. The first uses the "
-            "authors' answers where released; the second is about the models that ran here"
-            f"{self._models_here()}, and is no verdict on the papers."
+            f"The {len(self._stated)} claims of the papers by their answers to two questions. The "
+            "authors' released answers decide the first question where there are any. The second "
+            f"question is about the models that ran here{self._models_here()}; its answer is no "
+            "verdict on a paper."
         )
         alt = "; ".join(texts)
         figures.use_style()
@@ -230,7 +238,7 @@ class BoardPages(RunPages):
 def _untested_words(n_untested: int, n_untestable: int) -> str:
     """Say how many claims have no verdict; no count is zero."""
     words = f"{n_untested} of the claims were not tested"
-    return f"{words}, and {n_untestable} cannot be" if n_untestable else words
+    return f"{words}, and {n_untestable} cannot be tested" if n_untestable else words
 
 
 def _compared_verdicts(reruns: Iterable[Measured]) -> list[str]:

@@ -209,7 +209,8 @@ def footer(chapter: Chapter, *, has_tables: bool) -> str:
         "",
         "## Use this chapter",
         "",
-        f"- **Run it**: `make notebook NB={chapter.name}`, or `make lab` to edit it.",
+        f"- **Run it**: `make notebook NB={chapter.name}`, or `make lab` to edit it; "
+        "[where the project is](../index.md#get-it-and-what-it-costs).",
         f"- **Cite it**: this book, with the commit at the top of the chapter{source}; "
         "see [how to cite](../index.md).",
         "- **Its data**: [sources, licences and digests](../provenance.md).",

@@ -93,8 +93,8 @@ def counts_table(claims: pd.DataFrame, subjects: Mapping[str, str]) -> str:
         rows.append(cells)
     rows.append({"Paper": f"all ({len(claims)})", **_linked_counts(claims, "")})
     caption = (
-        "Claims by the answers to both questions. The first five columns say whether a claim holds "
-        "for the paper's system, the last four whether it holds here; each count opens its list"
+        "Claims by their answers to both questions. The first five columns say whether a claim "
+        "holds for the paper's system, the last four whether it holds here. A count opens its list"
     )
     return table(rows, caption, "rag-cards rag-counts")
 

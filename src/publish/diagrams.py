@@ -42,6 +42,8 @@ NAME_SIZE: Final = 13
 NOTE_SIZE: Final = 11.5
 LINE: Final = 14.5
 """Distance of two lines of text."""
+LANE_WIDTH: Final = 10
+"""Distance of two arrows that pass parts beside the column of a phone's diagram."""
 CHARACTER: Final = 0.56
 """Width of an average character, as a share of the size of the letters."""
 
@@ -90,11 +92,20 @@ def _module_file(parts: Sequence[str]) -> Path:
 
 @dataclass(frozen=True)
 class Edge:
-    """An arrow from one part to another, perhaps with a word on it."""
+    """An arrow from one part to another.
+
+    Attributes:
+        start: Key of the part where it begins.
+        end: Key of the part that it points to.
+        word: What stands on it, or "".
+        above: The row of a wide screen's grid above which it runs, where it has to pass other
+            parts; without it, the arrow is a curve between its two parts.
+    """
 
     start: str
     end: str
     word: str = ""
+    above: float | None = None
 
 
 @dataclass(frozen=True)
@@ -283,7 +294,7 @@ class _Drawing:
     def svg(self) -> Markup:
         """Return the SVG."""
         right = max(box.x + box.width for box in self.boxes.values())
-        bottom = max(box.y + box.height for box in self.boxes.values())
+        bottom = self._bottom()
         width = right + (NARROW_MARGIN if self.is_column else 4)
         height = bottom + 4
         marker = f"rag-arrow-{self.diagram.paper}-{'narrow' if self.is_column else 'wide'}"
@@ -292,7 +303,8 @@ class _Drawing:
             'markerHeight="7" orient="auto-start-reverse">'
             '<path class="rag-head" d="M0 0 L8 4 L0 8 z"/></marker></defs>'
         ).format(marker)
-        arrows = [self._arrow(edge, number, marker) for number, edge in self._numbered_edges()]
+        lanes = self._lanes() if self.is_column else {}
+        arrows = [self._arrow(edge, lanes.get(edge, 0), marker) for edge in self.diagram.edges]
         parts = [self._part(part) for part in self.diagram.parts.values()]
         label = f"{self.diagram.title}. {self.diagram.alt}"
         return Markup(
@@ -303,11 +315,10 @@ class _Drawing:
     def shapes(self) -> Markup:
         """Return the boxes and lines alone, for a picture that is too small for words."""
         right = max(box.x + box.width for box in self.boxes.values())
-        bottom = max(box.y + box.height for box in self.boxes.values())
+        bottom = self._bottom()
         lines = []
         for edge in self.diagram.edges:
-            start, end = self.boxes[edge.start], self.boxes[edge.end]
-            path, _ = _grid_path(start, end, goes_back=self._has_opposite(edge))
+            path, _ = self._wide_path(edge)
             lines.append(Markup('<path class="rag-edge" d="{}"/>').format(path))
         rectangles = [_rectangle(part, self.boxes[part.key]) for part in self._parts()]
         return Markup('<svg viewBox="0 0 {:.0f} {:.0f}" aria-hidden="true">{}{}</svg>').format(
@@ -317,13 +328,31 @@ class _Drawing:
     def _parts(self) -> Iterable[Part]:
         return self.diagram.parts.values()
 
-    def _numbered_edges(self) -> Iterable[tuple[int, Edge]]:
-        """Yield each arrow with the number of its lane beside the column of a phone."""
-        lane = 0
-        for edge in self.diagram.edges:
-            yield lane, edge
-            if self.is_column and not self._is_next(edge):
-                lane += 1
+    def _bottom(self) -> float:
+        """Return where the lowest part or arrow ends."""
+        bottom = max(box.y + box.height for box in self.boxes.values())
+        if self.is_column:
+            return bottom
+        lanes = [_lane_height(edge.above) for edge in self.diagram.edges if edge.above]
+        return max([bottom, *lanes])
+
+    def _lanes(self) -> dict[Edge, int]:
+        """Return the lane of each arrow that passes parts beside a phone's column.
+
+        Two arrows share a lane only where they end and begin apart from each other.
+        """
+        positions = {key: position for position, key in enumerate(self.boxes)}
+        passing = [edge for edge in self.diagram.edges if not self._is_next(edge)]
+        spans = {edge: sorted((positions[edge.start], positions[edge.end])) for edge in passing}
+        lanes: dict[Edge, int] = {}
+        ends: list[int] = []
+        for edge in sorted(passing, key=lambda edge: spans[edge]):
+            first, last = spans[edge]
+            free = [lane for lane, end in enumerate(ends) if end < first]
+            lane = free[0] if free else len(ends)
+            ends[lane : lane + 1] = [last]
+            lanes[edge] = lane
+        return lanes
 
     def _is_next(self, edge: Edge) -> bool:
         """Whether an arrow leads to the part below its start."""
@@ -333,7 +362,7 @@ class _Drawing:
     def _arrow(self, edge: Edge, lane: int, marker: str) -> Markup:
         start, end = self.boxes[edge.start], self.boxes[edge.end]
         if not self.is_column:
-            path, word_place = _grid_path(start, end, goes_back=self._has_opposite(edge))
+            path, word_place = self._wide_path(edge)
         elif self._is_next(edge):
             path, word_place = _down_path(start, end)
         else:
@@ -346,6 +375,13 @@ class _Drawing:
             x, y, edge.word
         )
         return line + word
+
+    def _wide_path(self, edge: Edge) -> tuple[str, tuple[float, float]]:
+        """Return the line of an arrow on a wide screen, and where its word stands."""
+        start, end = self.boxes[edge.start], self.boxes[edge.end]
+        if edge.above is None:
+            return _grid_path(start, end, goes_back=self._has_opposite(edge))
+        return _passing_path(start, end, _lane_height(edge.above))
 
     def _has_opposite(self, edge: Edge) -> bool:
         """Whether another arrow joins the same parts the other way, and is named first."""
@@ -416,6 +452,26 @@ def _grid_path(start: Box, end: Box, *, goes_back: bool) -> tuple[str, tuple[flo
     return path + f"{x2:.0f} {y2:.0f}", ((x1 + x2) / 2, (y1 + y2) / 2 + (12 if shift else -5))
 
 
+def _lane_height(row: float) -> float:
+    """Return the height of an arrow that runs above a row of the grid."""
+    return 4 + (row - 1) * (WIDE_BOX[1] + WIDE_GAP[1]) - WIDE_GAP[1] / 2
+
+
+def _passing_path(start: Box, end: Box, height: float) -> tuple[str, tuple[float, float]]:
+    """Return a line that passes other parts of the grid at a height, and where its word stands."""
+    sign = 1 if end.x > start.x else -1
+    x1 = start.middle[0] + sign * start.width / 4
+    x2 = end.middle[0] - sign * end.width / 4
+    is_beside = start.y < height < start.y + start.height
+    if is_beside:
+        x1, y1 = start.middle[0] + sign * start.width / 2, height
+    else:
+        y1 = start.y if height < start.y else start.y + start.height
+    y2 = end.y - 2 if height < end.y else end.y + end.height + 2
+    path = f"M{x1:.0f} {y1:.0f} L{x1:.0f} {height:.0f} L{x2:.0f} {height:.0f} L{x2:.0f} {y2:.0f}"
+    return path, ((x1 + x2) / 2, height - 5)
+
+
 def _down_path(start: Box, end: Box) -> tuple[str, tuple[float, float]]:
     """Return a straight line to the box below."""
     x = start.middle[0]
@@ -426,7 +482,7 @@ def _down_path(start: Box, end: Box) -> tuple[str, tuple[float, float]]:
 def _lane_path(start: Box, end: Box, lane: int) -> tuple[str, tuple[float, float]]:
     """Return a line that passes other boxes on the right, in a lane of its own."""
     right = start.x + start.width
-    x = right + 10 + (lane * 12) % (NARROW_MARGIN - 18)
+    x = right + 10 + (lane * LANE_WIDTH) % (NARROW_MARGIN - 12)
     sign = 1 if end.middle[1] > start.middle[1] else -1
     y1 = start.middle[1] + sign * 10
     y2 = end.middle[1] - sign * 10

@@ -134,12 +134,27 @@ def repository_url() -> str:
 
     It is `REPOSITORY_URL`, for a fork, or else that of CITATION.cff or of git's remote `origin`.
     """
+    match = re.fullmatch(r"(https://github\.com/[^/\s@]+/[^/\s@]+?)(?:\.git)?/?", _known_address())
+    return match[1] if match else ""
+
+
+def clone_address() -> str:
+    """Return the address, on any server, from which `git clone` fetches the project; "" if unknown.
+
+    It comes from where `repository_url` looks. An address with a name or a secret in it, or one
+    that only this machine understands, is not shown.
+    """
+    match = re.fullmatch(r"(https://[^/\s@]+/[^\s@]+?)(?:\.git)?/?", _known_address())
+    return match[1] if match else ""
+
+
+def _known_address() -> str:
+    """Return the project's address as somebody wrote it, or "" if nobody did."""
     url = os.environ.get("REPOSITORY_URL") or cited_url()
     if not url and shutil.which("git"):
         command = ["git", "-C", str(ROOT), "remote", "get-url", "origin"]
         url = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    match = re.fullmatch(r"(https://github\.com/[^/\s@]+/[^/\s@]+?)(?:\.git)?/?", url)
-    return match[1] if match else ""
+    return url
 
 
 def cited_url() -> str:

@@ -228,8 +228,9 @@ class RunPages:
             name = url.removeprefix("https://")
             return f"The rocket above a notebook opens it from [{name}]({url})."
         return (
-            "No repository URL is set, so the pages have no launch buttons. Name one in "
-            "`CITATION.cff` (`repository-code`) or by `REPOSITORY_URL`."
+            "This build knows no address of the project on GitHub, so its pages have no launch "
+            "buttons. Whoever builds the book names the address in `CITATION.cff` "
+            "(`repository-code`) or by `REPOSITORY_URL`."
         )
 
     def costs(self) -> str:

@@ -24,6 +24,7 @@ COLOURS: Final = {"simple": HUES["blue"], "neither": HUES["grey"], "other": HUES
 KINDS: Final = {"no language model": HUES["blue"], "language model": HUES["orange"]}
 """Colour of a method by what it asks."""
 COLUMNS_OF_PANELS: Final = 3
+PHONE_COLUMNS: Final = 1
 PANEL_HEIGHT: Final = 2.1
 """Height in inches of a row of panels."""
 ANSWERS: Final = "../"
@@ -156,7 +157,8 @@ class Advice:
         alt = "; ".join(f"{pair.words} {figures.points(pair.test)}" for pair in self.pairs)
         caption = (
             "Best simple method minus best with a language model, or the paper's; 95 % intervals. "
-            "Blue: the simple one is better; orange: the other; grey: not significant (Holm)."
+            "Dots are blue where the simple method is better, orange where the other is better, "
+            "and grey where the difference is not significant (Holm)."
         )
         return figures.figure(
             plot_differences(self.pairs, width=7.4, characters=50),
@@ -177,12 +179,18 @@ class Advice:
             return None
         caption = (
             "Score of each method against the tokens of a question (logarithmic beyond 10); lines "
-            "are 95 % intervals. Blue: no language model; orange: with one. Higher and further "
-            "left is better."
+            "are 95 % intervals. Blue squares are methods without a language model, orange dots "
+            "methods with one. Higher and further left is better."
         )
         described = [_describe_costs(result) for result in self.results]
         alt = " ".join(described)
-        return figures.figure(plot_costs(points), alt=alt, caption=caption, sample=self.is_sample)
+        return figures.figure(
+            plot_costs(points, width=7.4, n_columns=COLUMNS_OF_PANELS),
+            narrow=plot_costs(points, width=4.2, n_columns=PHONE_COLUMNS),
+            alt=alt,
+            caption=caption,
+            sample=self.is_sample,
+        )
 
 
 def plot_differences(pairs: Sequence[Pair], width: float, characters: int) -> Figure:
@@ -217,18 +225,20 @@ def plot_differences(pairs: Sequence[Pair], width: float, characters: int) -> Fi
     return figure
 
 
-def plot_costs(points: pd.DataFrame) -> Figure:
+def plot_costs(points: pd.DataFrame, width: float, n_columns: int) -> Figure:
     """Draw score against tokens, a panel for each task.
 
     Args:
         points: A row for each method, as `_cost_points` makes it.
+        width: Width of the figure in inches.
+        n_columns: How many panels stand side by side.
 
     Returns:
         The figure. The caller closes it.
     """
     titles = points["panel"].unique()
-    n_rows = -(-len(titles) // COLUMNS_OF_PANELS)
-    figure = plt.figure(figsize=(7.4, PANEL_HEIGHT * n_rows + 0.4))
+    n_rows = -(-len(titles) // n_columns)
+    figure = plt.figure(figsize=(width, PANEL_HEIGHT * n_rows + 0.4))
     (
         so.Plot(
             points,
@@ -240,7 +250,7 @@ def plot_costs(points: pd.DataFrame) -> Figure:
             marker="kind",
             group="label",
         )
-        .facet(col="panel", order=list(titles), wrap=COLUMNS_OF_PANELS)
+        .facet(col="panel", order=list(titles), wrap=n_columns)
         .add(so.Range(linewidth=1.4), orient="x", legend=False)
         .add(so.Dot(pointsize=6), legend=False)
         .scale(

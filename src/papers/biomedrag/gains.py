@@ -296,9 +296,13 @@ def plot(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]) -
         f"F1 on {figures.listed(list(names))} as printed (ring: LLaMA2 13B if fine-tuned, GPT-4 if "
         "prompted) and in this run (dot, with its 95 % interval by text). Further right is better."
     )
-    drawing = dumbbell.plot(groups)
-    alt = dumbbell.describe(groups)
-    return figures.figure(drawing, alt=alt, caption=caption, sample=out.sample)
+    return figures.figure(
+        dumbbell.plot(groups),
+        narrow=dumbbell.plot(groups, is_narrow=True),
+        alt=dumbbell.describe(groups),
+        caption=caption,
+        sample=out.sample,
+    )
 
 
 def _dumbbell(rows: Outcomes, arm: str, label: str, printed: float | None) -> Dumbbell:

@@ -4,6 +4,7 @@ These are printed numbers (Table II and the running text) and the page's answer.
 """
 
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -269,23 +270,28 @@ def gains_figure(printed: Published) -> figures.Picture:
     It is arithmetic on Table II, its larger model; no answer is rescored.
     """
     ours = printed.number(f"{TABLE}drugrag.llama_70b").value
-    fig, axes = plt.subplots(figsize=(7.4, 2.2))
+    wide, wide_axes = plt.subplots(figsize=(7.4, 2.2))
+    narrow, narrow_axes = plt.subplots(figsize=(4.2, 3.2))
     texts = []
     for row, (name, arm) in enumerate(GAINS.items()):
         claim = printed.number(f"{TEXT}{name}")
         theirs = printed.number(f"{TABLE}{PRINTED[arm]}.llama_70b").value
         gains = readings(ours, theirs)
-        _draw_gain(axes, row, gains, claim.value)
+        for axes in (wide_axes, narrow_axes):
+            _draw_gain(axes, row, gains, claim.value)
         texts.append(f"{claim.row}: printed {claim.printed}; {_gains_text(gains)}")
-    axes.set_yticks(range(len(GAINS)), [printed.number(f"{TEXT}{name}").row for name in GAINS])
-    axes.set(ylim=(len(GAINS) - 0.5, -0.5), xlim=(0, None))
-    axes.xaxis.set_major_formatter(lambda x, _: figures.number(x, digits=0))
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    labels = [printed.number(f"{TEXT}{name}").row for name in GAINS]
+    for axes, characters in ((wide_axes, 40), (narrow_axes, 14)):
+        axes.set_yticks(range(len(GAINS)), [textwrap.fill(label, characters) for label in labels])
+        axes.set(ylim=(len(GAINS) - 0.5, -0.5), xlim=(0, None))
+        axes.xaxis.set_major_formatter(lambda x, _: figures.number(x, digits=0))
+    wide_axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    narrow_axes.legend(loc="upper center", bbox_to_anchor=(0.4, -0.15), frameon=False)
     caption = (
         "The paper's stated gains, beside three readings of its printed ratings. "
         f"{'. '.join(texts)}."
     )
-    return figures.figure(fig, alt=caption, caption=caption)
+    return figures.figure(wide, narrow=narrow, alt=caption, caption=caption)
 
 
 def _draw_gain(axes: Axes, row: int, gains: Sequence[float], stated: float) -> None:

@@ -1,7 +1,7 @@
 """QA-RAG's lead over the other methods: as a picture, and by what became of the own document."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
@@ -15,6 +15,26 @@ from evaluation.outcomes import Comparison, Outcomes
 from evaluation.paired import Paired
 from papers.qa_rag.data import OWN, REMOVED, UNRECOGNISED
 
+OTHERS = ("hypothetical", "hyde", "multiquery", "question")
+"""The other methods of Tables 3 and 4.
+
+QA-RAG's comparisons with them by one measure are a family.
+"""
+
+ABLATED = ("hypothetical_12", "question_12")
+"""The other methods of Table 5, a family, too."""
+
+RELEASED_PAIRS = (("hypothetical", "question"), ("qa_rag", "hypothetical"), ("qa_rag", "question"))
+"""The family of the released rankings that are scored without a judge."""
+
+LEADS = (
+    ("qa_rag", "question"),
+    ("qa_rag_rule", "question_rule"),
+    ("qa_rag_removed", "question_rule"),
+)
+"""QA-RAG's lead over the question without the authors' rule, by it, and by it for every query: a
+family."""
+
 COLOUR = "#125ee0"
 ROW_HEIGHT = 0.5
 """Of a method, in inches."""
@@ -27,6 +47,30 @@ CHARACTERS_PER_LABEL = 26
 
 CHARACTERS_PER_TITLE = 20
 """Of a panel, on one line: three panels stand side by side."""
+
+
+def compare_available(
+    outcomes: Outcomes, pairs: Iterable[tuple[str, str]], measure: str
+) -> list[Comparison]:
+    """Compare the pairs whose arms both have the measure, as one family of tests."""
+    arms = outcomes.arms_with(measure)
+    return outcomes.compare([pair for pair in pairs if arms.issuperset(pair)], measure)
+
+
+def qa_rag_against(others: Iterable[str], outcomes: Outcomes, measure: str) -> list[Comparison]:
+    """Compare QA-RAG with each of the others that has the measure, as one family of tests."""
+    return compare_available(outcomes, [("qa_rag", arm) for arm in others], measure)
+
+
+def family_in_words(comparisons: Sequence[Comparison]) -> str:
+    """How p is adjusted, for a caption or a sentence: `Holm over two`; empty for one comparison."""
+    n = len(comparisons)
+    return f"Holm over {figures.in_words(n)}" if n > 1 else ""
+
+
+def with_family(caption: str, comparisons: Sequence[Comparison]) -> str:
+    """A caption that says over how many comparisons p is adjusted."""
+    return f"{caption}; p: {family_in_words(comparisons) or 'one comparison, not adjusted'}"
 
 
 @dataclass(frozen=True)
@@ -54,9 +98,14 @@ def forest_plot(panels: Sequence[Panel], outcomes: Outcomes, caption: str) -> fi
     for panel in panels:
         for comparison in panel.comparisons:
             arms[comparison.second] = outcomes.label(comparison.second)
-    drawing = _draw(panels, arms)
     alt = " ".join(_in_words(panel, arms) for panel in panels)
-    return figures.figure(drawing, alt=alt, caption=caption, sample=outcomes.sample)
+    return figures.figure(
+        _draw(panels, arms),
+        narrow=_draw_narrow(panels, arms),
+        alt=alt,
+        caption=caption,
+        sample=outcomes.sample,
+    )
 
 
 def _draw(panels: Sequence[Panel], arms: dict[str, str]) -> Figure:
@@ -64,11 +113,25 @@ def _draw(panels: Sequence[Panel], arms: dict[str, str]) -> Figure:
     figure, grid = plt.subplots(1, len(panels), figsize=(7.4, height), sharey=True, squeeze=False)
     for axes, panel in zip(grid[0], panels, strict=True):
         _draw_panel(axes, panel, list(arms))
-    labels = [textwrap.fill(label, CHARACTERS_PER_LABEL) for label in arms.values()]
-    first = grid[0][0]
-    first.set_yticks(range(len(arms)), labels)
-    first.set_ylim(len(arms) - 0.5, -0.5)  # the first method on top, none on the frame
+    _name_rows(grid[0][0], arms)
     return figure
+
+
+def _draw_narrow(panels: Sequence[Panel], arms: dict[str, str]) -> Figure:
+    """Draw the panels one below the other, for a phone."""
+    height = len(panels) * (ROW_HEIGHT * len(arms) + MARGIN_HEIGHT)
+    figure, grid = plt.subplots(len(panels), 1, figsize=(4.2, height), squeeze=False)
+    for axes, panel in zip(grid[:, 0], panels, strict=True):
+        _draw_panel(axes, panel, list(arms))
+        _name_rows(axes, arms)
+    return figure
+
+
+def _name_rows(axes: Axes, arms: dict[str, str]) -> None:
+    """Write the methods' names, the first method on top."""
+    labels = [textwrap.fill(label, CHARACTERS_PER_LABEL) for label in arms.values()]
+    axes.set_yticks(range(len(arms)), labels)
+    axes.set_ylim(len(arms) - 0.5, -0.5)  # none on the frame
 
 
 def _draw_panel(axes: Axes, panel: Panel, arms: Sequence[str]) -> None:

@@ -1,12 +1,20 @@
 """What the chapters on QA-RAG open with, built from the rows of the run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from evaluation import decisions, figures, metrics
 from evaluation.outcomes import Comparison, Outcomes
 from evaluation.paired import Paired
 from papers.qa_rag.data import OWN, REMOVED, UNRECOGNISED
-from papers.qa_rag.differences import own_document_interaction
+from papers.qa_rag.differences import (
+    LEADS,
+    OTHERS,
+    RELEASED_PAIRS,
+    compare_available,
+    family_in_words,
+    own_document_interaction,
+    qa_rag_against,
+)
 from resources.lora import TrainingLog
 
 
@@ -17,7 +25,8 @@ def retrieval(outcomes: Outcomes) -> str:
     """
     released = outcomes.where(source="released", task="")
     rerun = outcomes.where(source="rerun", task="")
-    answer_against_question = _compare(released, "hypothetical", "question", "answer_found")
+    family = compare_available(released, RELEASED_PAIRS, "answer_found")
+    answer_against_question = _of_pair(family, "hypothetical", "question")
     by_answer = released.score("answer_found", "hypothetical")
     by_question = released.score("answer_found", "question")
     n_questions = rerun.score("answer_found", "question").n
@@ -53,14 +62,15 @@ def _rerun_of_retrieval(rerun: Outcomes) -> str:
     text = f"In this run, {label} finds the most ({figures.score_text(scores[best])})"
     if "qa_rag" not in scores:
         return f"{text}."
-    lead = _compare(rerun, "qa_rag", "question", "answer_found")
+    leads = compare_available(rerun, LEADS, "answer_found")
+    lead = _of_pair(leads, "qa_rag", "question")
     sentences = [
         f"{text}, and QA-RAG with small models {_finds(lead)} the question "
         f"({figures.points(lead.test)} points)."
     ]
     if {"qa_rag_rule", "question_rule"} <= set(rerun.arms):
-        by_rule = _compare(rerun, "qa_rag_rule", "question_rule", "answer_found")
-        sentences.append(f"By the authors' rule it leads by {_change(by_rule)}.")
+        by_rule = _of_pair(leads, "qa_rag_rule", "question_rule")
+        sentences.append(f"By the authors' rule the difference is {_change(by_rule, leads)}.")
     return " ".join(sentences)
 
 
@@ -85,19 +95,22 @@ def answers(outcomes: Outcomes, model: str, encoder: str) -> str:
 
 
 def _released_answers(written: Outcomes, contexts: Outcomes, encoder: str) -> str:
-    pairs = [("qa_rag", arm) for arm in written.arms if arm != "qa_rag"]
-    family = written.compare(pairs, "f1")
+    family = qa_rag_against(OTHERS, written, "f1")
     n_sure = sum(_verdict(comparison) == "agrees" for comparison in family)
     n_words = {0: "none is", 1: "only one is", len(family): "all are"}
     default = f"only {figures.in_words(n_sure)} are"
-    lead = _compare(contexts, "qa_rag", "question", "precision")
+    of_contexts = qa_rag_against(OTHERS, contexts, "precision")
+    lead = _of_pair(of_contexts, "qa_rag", "question")
+    same_documents = contexts.where(**{OWN: UNRECOGNISED})
+    elsewhere = _compare(same_documents, "qa_rag", "question", "precision").test
     larger = own_document_interaction(contexts, "qa_rag", "question")
     return (
         f"**Of the {figures.in_words(len(family))} advantages of QA-RAG's answers that the paper "
         f"prints, {n_words.get(n_sure, default)} significant on the released answers (BERTScore by "
-        f"{encoder}).** Its contexts are {_change(lead)} more precise than those of the question. "
-        "Where the authors' code removes a question's own document for the question alone, this "
-        f"lead is larger, by {_change_of(larger)}."
+        f"{encoder}).** Its contexts are {_change(lead, of_contexts)} more precise than those of "
+        "the question. Where the authors' code removes a question's own document for the question "
+        f"alone, this lead is larger, by {_change_of(larger)}; elsewhere it is "
+        f"{figures.points(elsewhere)} points (n = {elsewhere.n})."
     )
 
 
@@ -137,6 +150,12 @@ def _compare(outcomes: Outcomes, first: str, second: str, measure: str) -> Compa
     return comparison
 
 
+def _of_pair(family: Sequence[Comparison], first: str, second: str) -> Comparison:
+    """The comparison of two arms within its family."""
+    (comparison,) = (item for item in family if (item.first, item.second) == (first, second))
+    return comparison
+
+
 def _verdict(comparison: Comparison) -> str:
     return decisions.better(comparison.test, comparison.p)
 
@@ -146,8 +165,10 @@ def _finds(comparison: Comparison) -> str:
     return words.get(_verdict(comparison), "does not differ significantly from")
 
 
-def _change(comparison: Comparison) -> str:
-    return f"{figures.points(comparison.test)} points ({figures.p_words(comparison.p)})"
+def _change(comparison: Comparison, family: Sequence[Comparison] = ()) -> str:
+    """A difference with its p and, of a family, over how many comparisons this is adjusted."""
+    parts = [figures.p_words(comparison.p), family_in_words(family)]
+    return f"{figures.points(comparison.test)} points ({', '.join(filter(None, parts))})"
 
 
 def _change_of(difference: Paired) -> str:

@@ -59,6 +59,13 @@ MORE = {
 
 They are read if a source gives them.
 """
+AGENT_LABELS = {
+    f"{arm}_agent": f"{label}, scoring agent"
+    for arm, label in ARMS.items()
+    if not arm.endswith("_12")
+}
+"""Names of the methods of Table 2 whose contexts the scoring agent ordered."""
+
 ANSWERS = {
     arm: f"qa_rag/answers/{arm}.json"
     for arm in ("qa_rag", "multiquery", "hyde", "question", "hypothetical")
@@ -296,8 +303,40 @@ def _counts(run: Run, data: Data, released: Released) -> dict[str, tuple[float, 
     }
 
 
+NOT_FETCHED = "published, not fetched"
+"""In the place of a score whose released file the run did not fetch."""
+
+
+def context_table(printed: Published, table: str, outcomes: Outcomes) -> pd.DataFrame:
+    """Tabulate the context scores of one table of the paper, printed and rescored.
+
+    Args:
+        printed: The printed numbers.
+        table: "table2", "table3" or "table5".
+        outcomes: The judged contexts as released.
+
+    Returns:
+        A row for each printed number.
+    """
+    rows = []
+    for number in printed.numbers:
+        _, place, *name = number.id.split(".")
+        if place != table:
+            continue
+        method = name[0]
+        measure, _, order = name[1].partition("_")
+        arm = _released_arm(table, method, order)
+        score = outcomes.format_score(measure, arm, digits=number.digits)
+        row = {"method": ARMS[_released_arm(table, method, "")]}
+        if order:
+            row["ordered by"] = {"agent": "scoring agent"}.get(order, order)
+        row |= {"measure": measure, "printed": number.printed, "rescored": score or NOT_FETCHED}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
 def bertscore_table(printed: Published, released: Released, outcomes: Outcomes) -> pd.DataFrame:
-    """Tabulate F1 of the released answers: printed, the authors' mean, and scored here.
+    """Tabulate Table 4: printed, the authors' mean, and scored here.
 
     Args:
         printed: The printed numbers.
@@ -306,13 +345,15 @@ def bertscore_table(printed: Published, released: Released, outcomes: Outcomes) 
     """
     rows = []
     for arm, means in released.bertscore.items():
-        row = {
-            "method": ARMS[arm],
-            "printed": printed.number(f"qa_rag.table4.{arm}.f1").printed,
-            "mean in the authors' file": f"{means['f1']:.5f}",
-            "scored here": outcomes.format_score("f1", arm, digits=3),
-        }
-        rows.append(row)
+        for measure, mean in means.items():
+            row = {
+                "method": ARMS[arm],
+                "measure": "F1" if measure == "f1" else measure,
+                "printed": printed.number(f"qa_rag.table4.{arm}.{measure}").printed,
+                "mean in the authors' file": f"{mean:.5f}",
+                "scored here": outcomes.format_score(measure, arm, digits=3),
+            }
+            rows.append(row)
     return pd.DataFrame(rows)
 
 

@@ -46,15 +46,41 @@ def _order(printed: Published, table: str, column: str) -> list[str]:
 
 
 def same_order(outcomes: Outcomes, *, printed: Published, **_: Any) -> Decision:  # noqa: ANN401  # facts of other rules
-    """Whether the best three by context precision and by F1 are the same (Tables 3, 4)."""
-    contexts = _order(printed, "table3", "precision")[:3]
-    answers = _order(printed, "table4", "f1")[:3]
-    by_precision = ", ".join(map(outcomes.label, contexts))
-    by_f1 = ", ".join(map(outcomes.label, answers))
-    return Decision(
-        decisions.exactly(contexts == answers),
-        f"By context precision: {by_precision}. By F1: {by_f1}.",
-    )
+    """Whether the best three by contexts and by F1 are the same (Tables 3, 4).
+
+    Contexts are ordered by precision, and by recall.
+    """
+    columns = {
+        "context precision": ("table3", "precision"),
+        "context recall": ("table3", "recall"),
+        "F1": ("table4", "f1"),
+    }
+    orders = {name: _order(printed, *place)[:3] for name, place in columns.items()}
+    parts = []
+    for name, arms in orders.items():
+        parts.append(f"By {name}: {', '.join(map(outcomes.label, arms))}.")
+    is_same = all(arms == orders["F1"] for arms in orders.values())
+    return Decision(decisions.exactly(is_same), " ".join(parts))
+
+
+COLUMNS = {"table3": ("precision", "recall"), "table4": ("precision", "recall", "f1")}
+"""Columns of the tables in which QA-RAG has the highest value (section 3.5)."""
+
+
+def first_in_every_column(outcomes: Outcomes, *, printed: Published, **_: Any) -> Decision:  # noqa: ANN401
+    """Whether QA-RAG is first in each column of Tables 3 and 4 (section 3.5)."""
+    parts = []
+    are_first = []
+    for table, columns in COLUMNS.items():
+        for column in columns:
+            best, second = _order(printed, table, column)[:2]
+            are_first.append(best == "qa_rag")
+            values = []
+            for arm in (best, second):
+                number = printed.number(f"qa_rag.{table}.{arm}.{column}")
+                values.append(f"{outcomes.label(arm)} {number.printed}")
+            parts.append(f"{number.table}, {column}: {', then '.join(values)}")
+    return Decision(decisions.exactly(all(are_first)), f"{'; '.join(parts)}.")
 
 
 def question_is_worst(outcomes: Outcomes, *, printed: Published, **_: Any) -> Decision:  # noqa: ANN401
