@@ -351,8 +351,10 @@ def test_a_lead_over_all_methods_is_asked_of_all_whose_scores_were_fetched() -> 
     arms |= dict.fromkeys(("question", "hypothetical"), np.full(30, 0.5))
     for claim, measure in (("context_precision", "precision"), ("context_recall", "recall")):
         of_two = decide(claim, rows("contexts", measure, arms))
-        assert of_two.verdict == "agrees"
-        assert "published, but were not fetched for this run" in of_two.why
+        assert (of_two.verdict, of_two.reason) == ("not tested", "published, not fetched")
+        worse = decide(claim, rows("contexts", measure, arms | {"hypothetical": np.full(30, 0.95)}))
+        assert worse.verdict == "differs"
+        assert "published, but were not fetched for this run" in worse.why
         more = arms | {"multiquery": np.full(30, 0.5), "hyde": np.full(30, 0.95)}
         of_four = decide(claim, rows("contexts", measure, more))
         assert of_four.verdict == "differs"

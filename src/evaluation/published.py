@@ -229,6 +229,11 @@ class Rule(Strict):
         description="what would test the claim and is published, in words that begin a sentence; "
         "a run that did not fetch it gives this as the reason",
     )
+    partial: bool = Field(
+        default=False,
+        description="it makes some of the comparisons of a claim whose others were not fetched: it "
+        "may refute the claim or leave it open, not support it",
+    )
     distinct: bool = Field(
         default=False,
         description="it compares the parts of two models; one that served as both tests nothing",

@@ -423,7 +423,8 @@ def _evaluate_first(
             break
         skipped.append(decision)
     unfetched = [part for part in skipped if part.reason == "published, not fetched"]
-    if unfetched and decision.verdict not in TESTED:
+    is_partial_support = rule.partial and decision.verdict == "agrees"
+    if unfetched and (is_partial_support or decision.verdict not in TESTED):
         return unfetched[0]
     reasons = dict.fromkeys([decision.why])
     reasons |= dict.fromkeys(part.why for part in skipped)
