@@ -31,8 +31,8 @@ MAKE_IT: Final = (
 """Commands for whoever has the project."""
 WITHOUT_ADDRESS: Final = (
     "This build knows no public address of the project. The project is the folder in which these "
-    "pages were built: there, this page is `_build/html/index.html`. If you have only the pages, "
-    "ask whoever gave them to you for the project. That person packs it:"
+    "pages were built. In that folder, this page is `_build/html/index.html`. If you have only the "
+    "pages, ask whoever gave them to you for the project. They pack it by:"
 )
 """What a reader does where no address is known."""
 
@@ -70,7 +70,7 @@ class PaperPages(BoardPages):
         )
         unpack = _commands(f"tar xzf {ARCHIVE} && cd medical-rag-book", *MAKE_IT)
         name_it = "`REPOSITORY_URL=https://... make book` names an address here, once there is one."
-        return f"{WITHOUT_ADDRESS}\n\n{pack}\n\nYou unpack it:\n\n{unpack}\n\n{name_it}"
+        return f"{WITHOUT_ADDRESS}\n\n{pack}\n\nYou unpack it by:\n\n{unpack}\n\n{name_it}"
 
     def balance(self, paper: str) -> str:
         """Say how many claims of a paper have each answer to both questions."""
