@@ -48,17 +48,17 @@ BENCHMARK = [
 @settings(max_examples=20)
 @given(st.integers(1, 3).map(lambda n: 2 * n), st.integers(0, 99))
 def test_every_kind_is_balanced_and_no_pair_stands_in_two_kinds(per_kind, seed):
-    asked = make_questions(BENCHMARK, KNOWLEDGE, per_kind, seed)
+    question_set = make_questions(BENCHMARK, KNOWLEDGE, per_kind, seed)
     for kind in KINDS:
-        mine = [q for q in asked if q.kind == kind]
-        assert len(mine) <= per_kind
-        assert sum(q.label for q in mine) * 2 == len(mine)
-    pairs = [(drug, q.side_effect) for q in asked if q.kind != "both" for drug in q.drugs]
+        of_kind = [q for q in question_set if q.kind == kind]
+        assert len(of_kind) <= per_kind
+        assert sum(q.label for q in of_kind) * 2 == len(of_kind)
+    pairs = [(drug, q.side_effect) for q in question_set if q.kind != "both" for drug in q.drugs]
     assert len(pairs) == len(set(pairs))
     assert set(pairs).isdisjoint(
-        (drug, q.side_effect) for q in asked if q.kind == "both" for drug in q.drugs
+        (drug, q.side_effect) for q in question_set if q.kind == "both" for drug in q.drugs
     )
-    assert make_questions(BENCHMARK, KNOWLEDGE, per_kind, seed) == asked
+    assert make_questions(BENCHMARK, KNOWLEDGE, per_kind, seed) == question_set
 
 
 @settings(max_examples=20)
@@ -114,13 +114,13 @@ class Supposing:
 
 def test_a_question_asked_again_for_its_time_is_searched_with_the_first_supposed_answer():
     store = corpus.format_b_store({"ibuprofen": ["effect a", "effect b"]}, vectors.encoder())
-    asked = make_questions(BENCHMARK, KNOWLEDGE, 2, 0)[:2]
+    question_set = make_questions(BENCHMARK, KNOWLEDGE, 2, 0)[:2]
     find = arms.DualTrack(cast(LLM, Supposing()), store, 2, {})
-    first = find(asked)
+    first = find(question_set)
     before = neighbours.COUNTS.searching
-    again = find(asked)
-    assert [found.lines for found in again] == [found.lines for found in first]
-    assert [found.replies for found in again] != [found.replies for found in first]
+    again = find(question_set)
+    assert [item.lines for item in again] == [item.lines for item in first]
+    assert [item.replies for item in again] != [item.replies for item in first]
     assert neighbours.COUNTS.searching == before, "nothing is searched anew"
 
 
@@ -185,9 +185,11 @@ def test_name_repair_and_text_fallback_are_told_apart(options, misspelt, unheard
         KindQuestion("plain", f"Is it so of {d}?", True, (d,), "effect a")
         for d in ("ibuprofen", "ibuprofin", "q")
     ]
-    found = arms.FromGraph(cast(LLM, Reader()), cast(Graph, Edges()), **options)(questions)
-    for evidence, wanted in zip(found, ("ibuprofen may cause", misspelt, unheard_of), strict=True):
-        assert wanted in evidence.lines[0]
+    results = arms.FromGraph(cast(LLM, Reader()), cast(Graph, Edges()), **options)(questions)
+    for evidence, expected in zip(
+        results, ("ibuprofen may cause", misspelt, unheard_of), strict=True
+    ):
+        assert expected in evidence.lines[0]
 
 
 def test_labels_can_be_listed_in_a_sentence():
@@ -196,29 +198,31 @@ def test_labels_can_be_listed_in_a_sentence():
 
 def test_questions_that_share_a_drug_belong_together():
     drugs = [("a",), ("a",), ("b",), ("c", "d"), ("d", "b"), ("e",)]
-    of = families([KindQuestion("plain", "?", True, d, "e") for d in drugs])
-    assert of[0] == of[1]
-    assert of[2] == of[3] == of[4]
-    assert len(set(of)) == 3
+    family_of = families([KindQuestion("plain", "?", True, d, "e") for d in drugs])
+    assert family_of[0] == family_of[1]
+    assert family_of[2] == family_of[3] == family_of[4]
+    assert len(set(family_of)) == 3
 
 
 Right = Callable[[int, KindQuestion], bool]
 
 
 def rows(
-    asked: list[KindQuestion], arms_right: Mapping[str, Right], seconds: float = 1.0
+    question_set: list[KindQuestion], arms_right: Mapping[str, Right], seconds: float = 1.0
 ) -> list[Answer]:
     """Answers of arms, each told by whether it gets a question right; and its time for the first three."""
-    made = []
+    answers = []
     for arm, right in arms_right.items():
-        for i, q in enumerate(asked):
-            said = q.gold if right(i, q) else {"YES": "NO", "NO": "YES"}[q.gold]
-            answer = Answer(predicted=said, measures={"p_yes": (0.5, 1.0), "tokens": (11.0, 1.0)})
-            made.append(make_row(answer, q, arm=arm, model="m"))
+        for i, q in enumerate(question_set):
+            answer_text = q.gold if right(i, q) else {"YES": "NO", "NO": "YES"}[q.gold]
+            answer = Answer(
+                predicted=answer_text, measures={"p_yes": (0.5, 1.0), "tokens": (11.0, 1.0)}
+            )
+            answers.append(make_row(answer, q, arm=arm, model="m"))
             if i < 3:
                 timed = Answer(repeat=1, measures={"seconds": (seconds, 1.0)})
-                made.append(make_row(timed, q, arm=arm, model="m"))
-    return made
+                answers.append(make_row(timed, q, arm=arm, model="m"))
+    return answers
 
 
 def questions(n: int) -> list[KindQuestion]:
@@ -239,11 +243,11 @@ def page(*parts: list[Answer]) -> Outcomes:
 
 
 def test_the_advice_names_the_best_and_what_cannot_be_told_from_it():
-    asked = questions(40)
+    question_set = questions(40)
     out = page(
-        rows(asked, {"closed_book": lambda i, q: i < 20}, 0.1),
-        rows(asked, {"text": lambda i, q: i < 39}, 0.5),
-        rows(asked, {"graph_first": lambda i, q: True}, 2.0),
+        rows(question_set, {"closed_book": lambda i, q: i < 20}, 0.1),
+        rows(question_set, {"text": lambda i, q: i < 39}, 0.5),
+        rows(question_set, {"graph_first": lambda i, q: True}, 2.0),
     )
     text = arms.advice(out)
     assert text.startswith(f"**{arms.ARMS['graph_first']}** answers most questions correctly, 100")
@@ -257,7 +261,7 @@ def test_the_advice_names_the_best_and_what_cannot_be_told_from_it():
 @pytest.fixture
 def claims():
     """A page where the graph fails on strange names and text on all others; repair helps, and text does not."""
-    asked = questions(100)
+    question_set = questions(100)
     strange, usual = ("misspelt", "brand"), ("plain", "worded", "both")
     right: dict[str, Right] = dict.fromkeys(
         ("closed_book", "text", "hybrid", "dual_track"), lambda i, q: q.kind not in usual
@@ -269,8 +273,9 @@ def claims():
         notebook="18_across_papers", paper="across_papers", profile="smoke", parameters={}
     )
     names = [claim.id.rpartition(".")[2] for claim in run.printed.claims]
-    rules.decide(run, page(rows(asked, right)), *names)
-    return {claim.id.rpartition(".")[2]: claim for claim in run.claims}
+    rules.decide(run, page(rows(question_set, right)), *names)
+    assert {claim.reason for claim in run.claims} == {"another system"}, "this book's own questions"
+    return {finding.id.rpartition(".")[2]: finding for finding in run.here_findings}
 
 
 def test_a_claim_that_more_units_would_decide_says_how_many(claims):
@@ -280,46 +285,47 @@ def test_a_claim_that_more_units_would_decide_says_how_many(claims):
 
 
 def test_what_name_repair_gains_is_not_put_down_to_text(claims):
-    assert claims["names_normalised_help"].verdict == "agrees"
-    assert claims["text_after_graph_helps"].verdict != "agrees"
+    assert claims["names_normalised_help"].answer == "with the claim"
+    assert claims["text_after_graph_helps"].answer != "with the claim"
     assert arms.ARMS["graph_first"] not in claims["text_after_graph_helps"].why
 
 
 def test_the_graph_is_compared_with_text_where_the_drug_is_named_as_in_the_data(claims):
-    assert claims["graph_beats_text"].verdict == "agrees"
+    assert claims["graph_beats_text"].answer == "with the claim"
     assert "n = 60" in claims["graph_beats_text"].why
 
 
-def test_every_claim_of_the_page_has_a_rule_and_a_verdict(claims):
+def test_every_claim_of_the_page_has_a_rule_and_an_answer(claims):
     assert len(claims) == 5
     assert "difference in accuracy +40.0" in claims["names_normalised_help"].why
 
 
 def test_answers_about_one_drug_count_once():
-    asked = [
+    question_set = [
         KindQuestion("plain", "?", True, (f"d{i // 4}",), f"e{i}", cluster=f"d{i // 4}")
         for i in range(16)
     ]
     out = page(
-        rows(asked, {"a": lambda i, q: i < 12, "b": lambda i, q: False})
+        rows(question_set, {"a": lambda i, q: i < 12, "b": lambda i, q: False})
     )  # all of three drugs, none of the fourth
-    (found,) = out.compare([("a", "b")], "accuracy")
-    assert found.p > 0.2, "three drugs decide nothing"
-    assert found.scores[0].low < 0.3
+    (comparison,) = out.compare([("a", "b")], "accuracy")
+    assert comparison.p > 0.2, "three drugs decide nothing"
+    assert comparison.scores[0].low < 0.3
 
 
 def test_timed_answers_enter_no_accuracy():
-    asked = questions(10)
-    out = page(rows(asked, {"text": lambda i, q: True}))
+    question_set = questions(10)
+    out = page(rows(question_set, {"text": lambda i, q: True}))
     assert out.score("accuracy", "text").n == 10
     assert out.score("median(seconds)", "text").n == 3
 
 
 def test_no_two_labels_of_the_picture_overlap():
     figures.use_style()
-    asked = questions(40)
+    question_set = questions(40)
     parts = [
-        rows(asked, {arm: lambda i, q: i % 3 > 0}, 0.1 * 1.6**i) for i, arm in enumerate(arms.ARMS)
+        rows(question_set, {arm: lambda i, q: i % 3 > 0}, 0.1 * 1.6**i)
+        for i, arm in enumerate(arms.ARMS)
     ]
     out = page(*parts)
     measures = ("accuracy", "median(seconds)", "tokens")
@@ -340,6 +346,6 @@ def test_no_two_labels_of_the_picture_overlap():
         assert not first.get_window_extent().overlaps(second.get_window_extent()), (first, second)
     assert "seconds, in seconds" not in fig.axes[1].get_xlabel()
     assert fig.axes[1].get_xlabel().count("seconds") == 1
-    shown = " ".join(label.get_text().replace("\n", " ") for label in fig.axes[0].get_yticklabels())
-    assert all(label in shown for label in arms.ARMS.values())
+    names = " ".join(label.get_text().replace("\n", " ") for label in fig.axes[0].get_yticklabels())
+    assert all(label in names for label in arms.ARMS.values())
     plt.close(fig)

@@ -140,29 +140,29 @@ def test_the_floor_says_to_all_of_a_kind_what_is_right_most_often(charts):
     questions = cc.write_chart_questions(charts, cq.antiseizure_names(), 8, 8, 3)
     rows = ca.commonest(questions)
     for kind in cc.KINDS:
-        mine = [(q, row) for q, row in zip(questions, rows, strict=True) if q.kind == kind]
-        assert len({row.predicted for _, row in mine}) == 1
-        right = sum(row.measures["accuracy"][0] for _, row in mine)
-        values = {value for q, _ in mine for value in q.truth or [None]}
-        assert right >= max(sum(value in (q.truth or [None]) for q, _ in mine) for value in values)
+        pairs = [(q, row) for q, row in zip(questions, rows, strict=True) if q.kind == kind]
+        assert len({row.predicted for _, row in pairs}) == 1
+        right = sum(row.measures["accuracy"][0] for _, row in pairs)
+        values = {value for q, _ in pairs for value in q.truth or [None]}
+        assert right >= max(sum(value in (q.truth or [None]) for q, _ in pairs) for value in values)
 
 
 def test_the_kinds_ask_different_patients_and_each_patient_once_a_kind():
     charts, names = generate(40, 5), cq.antiseizure_names()
     questions = cc.write_chart_questions(charts, names, 4, 4, 3)
-    of_kind = {
+    patients_by_kind = {
         kind: [q.patient for q in questions if q.kind == kind and q.truth] for kind in cc.KINDS
     }
-    assert all(len(set(of)) == len(of) == 4 for of in of_kind.values())
-    assert len({p for of in of_kind.values() for p in of}) > 14
+    assert all(len(set(patients)) == len(patients) == 4 for patients in patients_by_kind.values())
+    assert len({p for patients in patients_by_kind.values() for p in patients}) > 14
     assert questions == cc.write_chart_questions(charts, names, 4, 4, 3)
 
 
 def test_a_regimen_is_called_refractory_from_passages_that_say_which_drugs_failed():
     charts = generate(40, 5)
     text = {n.note_id: n.text for n in charts.notes()}
-    asked = cc.write_chart_questions(charts, cq.antiseizure_names(), 40, 0, 3)
-    refractory = [q for q in asked if q.kind == "outcome" and q.truth == ("refractory",)]
+    questions = cc.write_chart_questions(charts, cq.antiseizure_names(), 40, 0, 3)
+    refractory = [q for q in questions if q.kind == "outcome" and q.truth == ("refractory",)]
     assert refractory
     lexicon = cq.lexicon_of(charts)
     for q in refractory:
@@ -174,11 +174,11 @@ def test_of_more_right_passages_than_fit_the_first_and_the_last_are_shown():
     chunks = [
         Chunk(f"n{i}:0", f"n{i}", "P1", date(2020, 1, i), 0, 50, f"text {i}") for i in range(1, 8)
     ]
-    told = replace(
+    symptom_question = replace(
         question("symptoms", ("x",)),
         places=tuple(cq.Place(c.note, 0, 5, 2) for c in reversed(chunks)),
     )
-    right, none = ca.right_passages([told, question("dose", None)], chunks)
+    right, none = ca.right_passages([symptom_question, question("dose", None)], chunks)
     assert (right, none) == (chunks, [])
     assert [c.note for c in ca.first_and_last(right, 3)] == ["n1", "n6", "n7"]
     assert ca.first_and_last(right, 7) == tuple(chunks)
@@ -188,10 +188,10 @@ def rows(
     flags: Sequence[bool], text: str, truth: tuple[cc.Value, ...] | None = (500.0,)
 ) -> list[Answer]:
     """Answers of all kinds by patients of their own, so many of them right."""
-    said = answer("dose", text, truth)
+    reply = answer("dose", text, truth)
     return [
         make_row(
-            replace(said, task=kind, measures={**said.measures, "accuracy": (float(right), 1.0)}),
+            replace(reply, task=kind, measures={**reply.measures, "accuracy": (float(right), 1.0)}),
             replace(question(kind, truth), patient=f"{kind}{i}", text=f"{kind}{i}"),
             arm="rag",
             model="m",
@@ -201,51 +201,58 @@ def rows(
     ]
 
 
-def decided(found: list[Answer]) -> dict[str, records.Finding]:
+def answers_here(answers: list[Answer]) -> dict[str, records.HereFinding]:
+    """The answers to the second question; none is about the paper's system."""
     run = record.start(notebook="t", paper="clinical_notes", profile="smoke", parameters={})
     served = ["emilyalsentzer/Bio_ClinicalBERT", "michiyasunaga/BioLinkBERT-base"]
     rules.decide(
         run,
-        Outcomes(found, draws=200),
+        Outcomes(answers, draws=200),
         "answers_seven_kinds",
         "answers_backed_by_evidence",
         served=served,
     )
-    return {c.id.rsplit(".", 1)[1]: c for c in run.claims}
+    assert [(claim.verdict, claim.reason) for claim in run.claims] == [
+        ("cannot be tested", "not public")
+    ] * 2
+    return {finding.id.rsplit(".", 1)[1]: finding for finding in run.here_findings}
 
 
 @pytest.mark.parametrize(
-    ("right", "of", "verdict"),
-    [(30, 30, "agrees"), (15, 30, "inconclusive"), (1, 30, "differs"), (0, 6, "inconclusive")],
+    ("n_right", "n", "answer"),
+    [
+        (30, 30, "with the claim"),
+        (15, 30, "inconclusive"),
+        (1, 30, "against it"),
+        (0, 6, "inconclusive"),
+    ],
 )
-def test_seven_kinds_are_answered_refuted_or_left_open(right, of, verdict):
-    found = decided(rows([i < right for i in range(of)], "Not found in chart."))
-    assert found["answers_seven_kinds"].verdict == verdict
+def test_seven_kinds_are_answered_refuted_or_left_open(n_right, n, answer):
+    by_claim = answers_here(rows([i < n_right for i in range(n)], "Not found in chart."))
+    assert by_claim["answers_seven_kinds"].answer == answer
     # no answer could cite anything, so nothing is tested
-    assert (
-        found["answers_backed_by_evidence"].verdict,
-        found["answers_backed_by_evidence"].reason,
-    ) == (
-        "not tested",
-        "no answers",
-    )
+    backed = by_claim["answers_backed_by_evidence"]
+    assert (backed.answer, backed.reason) == ("not run", "no answers")
 
 
 @pytest.mark.parametrize(
-    ("text", "verdict"),
-    [("500 mg", "differs"), ("500 mg [2]", "agrees"), ("500 mg [1]", "differs")],
+    ("text", "answer"),
+    [("500 mg", "against it"), ("500 mg [2]", "with the claim"), ("500 mg [1]", "against it")],
 )
-def test_answers_are_backed_by_citations_of_what_holds_the_answer(text, verdict):
-    found = rows([True] * 30, text)
+def test_answers_are_backed_by_citations_of_what_holds_the_answer(text, answer):
+    answers = rows([True] * 30, text)
     if "[" not in text:  # another answer cites, so that there is a precision at all
-        found += [replace(row, unit=f"{row.unit} again") for row in rows([True], "500 mg [2]")]
-    assert decided(found)["answers_backed_by_evidence"].verdict == verdict
+        answers += [replace(row, unit=f"{row.unit} again") for row in rows([True], "500 mg [2]")]
+    assert answers_here(answers)["answers_backed_by_evidence"].answer == answer
 
 
 def test_the_answer_of_the_page_counts_only_what_the_chart_tells():
-    told, absent = rows([True, False], "500 mg [2]"), rows([True], "Not found in chart.", None)
+    answerable, absent = (
+        rows([True, False], "500 mg [2]"),
+        rows([True], "Not found in chart.", None),
+    )
     out = Outcomes(
-        [replace(row, arm=arm) for arm in ca.ARMS for row in [*told, *absent]], draws=200
+        [replace(row, arm=arm) for arm in ca.ARMS for row in [*answerable, *absent]], draws=200
     )
     words = ca.summary(out, "Model")
     assert "not significantly more often than Model" in words

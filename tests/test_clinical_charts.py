@@ -76,8 +76,8 @@ def test_every_drug_of_an_event_has_a_span_in_its_passage(charts):
         for event in chart.facts_of(MedicationEvent):
             inside = [
                 m.drug
-                for (note, at), m in spans.items()
-                if note == event.note_id and event.start <= at < event.end
+                for (note, start), m in spans.items()
+                if note == event.note_id and event.start <= start < event.end
             ]
             assert event.drug in inside
 
@@ -87,19 +87,19 @@ def test_spans_say_what_they_stand_for(charts):
     for chart in charts:
         text = texts(chart)
         for mention in chart.mentions:
-            shown = text[mention.note_id][mention.start : mention.end]
-            assert shown == shown.strip() != ""
+            words_of_span = text[mention.note_id][mention.start : mention.end]
+            assert words_of_span == words_of_span.strip() != ""
             if mention.label == "STRENGTH":
-                assert f"{milligrams(shown):g} mg" == mention.value
+                assert f"{milligrams(words_of_span):g} mg" == mention.value
             entry = names["antiseizure"].get(mention.drug, {})
-            if mention.label == "DRUG" and shown in entry.get("brands", []):
+            if mention.label == "DRUG" and words_of_span in entry.get("brands", []):
                 assert mention.value == mention.drug
 
 
 def test_spans_of_med7_do_not_overlap(charts):
     for chart in charts:
-        of = sorted((m.note_id, m.start, m.end) for m in chart.mentions)
-        assert all(a[0] != b[0] or a[2] <= b[1] for a, b in pairwise(of))
+        spans = sorted((m.note_id, m.start, m.end) for m in chart.mentions)
+        assert all(a[0] != b[0] or a[2] <= b[1] for a, b in pairwise(spans))
 
 
 def test_all_labels_and_actions_occur_often(charts):
@@ -137,21 +137,25 @@ def test_a_held_out_sentence_stands_in_no_training_note(charts):
 
 
 def test_a_paraphrase_stands_in_test_notes_and_in_no_other(charts):
-    trained = " ".join(note.text for split in ("train", "dev") for note in charts.notes(split))
-    tested = " ".join(note.text for note in charts.notes("test"))
-    own = " ".join(
+    training_text = " ".join(
+        note.text for split in ("train", "dev") for note in charts.notes(split)
+    )
+    test_text = " ".join(note.text for note in charts.notes("test"))
+    shared_text = " ".join(
         t
         for bank in words(WORDING).values()
         if isinstance(bank, dict)
         for t in bank.get("shared", [])
     )
-    seen = 0
-    for paraphrase in (p for of in words(PARAPHRASES)["paraphrases"].values() for p in of):
+    n_present = 0
+    for paraphrase in (
+        p for options in words(PARAPHRASES)["paraphrases"].values() for p in options
+    ):
         longest = max(re.split(r"\{[^}]*\}", paraphrase), key=len).strip()
-        if len(longest) > 12 and longest not in own:
-            assert longest not in trained, paraphrase
-            seen += longest in tested
-    assert seen > 5
+        if len(longest) > 12 and longest not in shared_text:
+            assert longest not in training_text, paraphrase
+            n_present += longest in test_text
+    assert n_present > 5
 
 
 def test_a_paraphrase_has_the_names_in_braces_of_its_sentence_and_the_counts_add_up():

@@ -131,8 +131,8 @@ def test_attributes_in_one_spelling(label, text, value):
 
 def test_a_start_with_everything():
     (m,) = read("Start Keppra 500 mg tablet PO BID for 2 weeks.").medications
-    said = (m.drug, m.strength, m.form, m.route, m.frequency, m.duration)
-    assert said == ("levetiracetam", "500 mg", "tablet", "oral", "2", "2 weeks")
+    values = (m.drug, m.strength, m.form, m.route, m.frequency, m.duration)
+    assert values == ("levetiracetam", "500 mg", "tablet", "oral", "2", "2 weeks")
     assert m.role == "current"
 
 

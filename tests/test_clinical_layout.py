@@ -77,8 +77,8 @@ def test_a_dose_on_the_next_line_belongs_to_its_drug(text, strength, frequency):
 )
 def test_each_line_of_a_list_is_a_statement(text):
     reading = read(text)
-    found = [(m.drug, m.role, m.strength, m.frequency) for m in reading.medications]
-    assert found == [
+    values = [(m.drug, m.role, m.strength, m.frequency) for m in reading.medications]
+    assert values == [
         ("topiramate", "current", "100 mg", "2"),
         ("clobazam", "current", "10 mg", "1"),
     ]
@@ -109,8 +109,8 @@ def test_joining_lines_changes_nothing_but_white_space(text):
 
 
 def test_how_well_a_drug_works_may_stand_on_the_next_line():
-    of = [note("Continue Xcopri 100 mg daily, which is\nworking well.")]
-    (row,) = registry.build(of, READER(of)).to_dict("records")
+    notes = [note("Continue Xcopri 100 mg daily, which is\nworking well.")]
+    (row,) = registry.build(notes, READER(notes)).to_dict("records")
     assert row["medication_effectiveness"] == "effective"
 
 

@@ -15,6 +15,7 @@ from evaluation import record, rules
 from evaluation.answers import Answer, make_row
 from evaluation.measures import set_measures
 from evaluation.outcomes import Outcomes
+from evaluation.published import published
 from helpers.completions import Choice
 from papers.clinical_notes import (
     extraction as ex,
@@ -24,6 +25,7 @@ from papers.clinical_notes import (
 )
 from papers.clinical_notes.charts import generate
 from papers.clinical_notes.gold import Charts, Mention, Note, SeizureStatus
+from publish.board_cells import claim_row
 from resources.datasets import locate
 
 DRAWS = 100
@@ -55,8 +57,8 @@ def note(text: str) -> Note:
 
 
 def built(text: str) -> pd.DataFrame:
-    of = [note(text)]
-    return reg.build(of, ex.Reader(ex.RuleNamer())(of))
+    notes = [note(text)]
+    return reg.build(notes, ex.Reader(ex.RuleNamer())(notes))
 
 
 # ------------------------------------------------------------------------------------------------------- registry
@@ -79,22 +81,22 @@ def test_a_row_has_the_papers_nineteen_columns():
 
 
 def test_each_drug_that_a_note_names_has_a_row_and_those_taken_can_be_chosen():
-    of = [
+    notes = [
         note(
             "Mother takes phenytoin for epilepsy. Could consider lacosamide. Allergies: carbamazepine "
             "(rash).\nLacosamide and Keppra were discussed."
         )
     ]
-    readings = ex.Reader(ex.RuleNamer())(of)
-    rows = reg.build(of, readings).set_index("medication")
+    readings = ex.Reader(ex.RuleNamer())(notes)
+    rows = reg.build(notes, readings).set_index("medication")
     assert dict(rows.drug_mention_count) == {
         "phenytoin": 1,
         "lacosamide": 2,
         "carbamazepine": 1,
         "levetiracetam": 1,
     }
-    taken = reg.build(of, readings, reg.TAKEN)
-    assert set(taken.medication) == {"lacosamide", "levetiracetam"}
+    taken_registry = reg.build(notes, readings, reg.TAKEN)
+    assert set(taken_registry.medication) == {"lacosamide", "levetiracetam"}
 
 
 def test_an_effect_of_a_drug_is_no_symptom_of_a_seizure():
@@ -211,17 +213,18 @@ def test_scores_by_hand():
 
 
 SPANS = st.lists(
-    st.tuples(st.integers(0, 30), st.integers(1, 6)).map(lambda of: (of[0], sum(of))), max_size=6
+    st.tuples(st.integers(0, 30), st.integers(1, 6)).map(lambda span: (span[0], sum(span))),
+    max_size=6,
 )
 
 
 @given(SPANS, SPANS)
 def test_overlaps_never_count_one_gold_span_twice(gold_spans, found_spans):
-    gold, found = set(gold_spans), set(found_spans)
-    matched = scores.match_overlaps(gold, found)
-    assert len(matched) <= len(found)
+    gold, predicted = set(gold_spans), set(found_spans)
+    matched = scores.match_overlaps(gold, predicted)
+    assert len(matched) <= len(predicted)
     # what is the same counts as found in any case, unless another found span took its place first
-    assert len(matched & gold) >= min(1, len(gold & found))
+    assert len(matched & gold) >= min(1, len(gold & predicted))
 
 
 def test_an_overlap_counts_where_it_is_asked_for():
@@ -296,36 +299,36 @@ def test_no_planted_identifier_reaches_a_row_or_the_record(tmp_path):
     out = Outcomes(rows, labels=scores.ARMS, draws=DRAWS)
     words = scores.summary(out)
     assert "The language model was not run." in words
-    shown = (
+    output = (
         words
         + repr(out.frame.to_dict("records"))
         + json.dumps(json.loads(run.save(tmp_path / "r.json").read_text()))
     )
-    assert not [i for i in identifiers if i in shown]
+    assert not [i for i in identifiers if i in output]
 
 
-def test_verdicts_follow_their_rules(units):
-    def claims(
-        model: str, right: int, shares: dict[ex.Status, float]
+def test_answers_follow_their_rules_and_none_is_about_the_papers_private_notes(units):
+    def answer_here(
+        model: str, n_right: int, shares: dict[ex.Status, float]
     ) -> dict[str, tuple[str, str | None]]:
-        """The verdicts with their reasons, if Med7 has this score, and this share of each status is read right.
+        """The answers here and their reasons, by these scores.
 
-        Of ConText it is the answer to the second question, for the terms are not the paper's.
+        Args:
+            model: The Med7 that answered; empty for none.
+            n_right: Percent of the spans and drugs that it reads right.
+            shares: Share of the notes of each status that ConText reads right.
         """
         rows: list[Answer] = []
         for i in range(120):
             status = ex.STATUSES[i % 3]
             alone = replace(units[0], unit=f"n{i}", cluster=f"P{i}", strata={"status": status})
             is_right = i / 120 < shares[status]
-            said = {
-                "rules_default": Answer(
-                    task="notes", measures={"accuracy": (float(is_right), 1.0)}
-                ),
-            }
+            context = Answer(task="notes", measures={"accuracy": (float(is_right), 1.0)})
+            rows.append(make_row(context, alone, arm="rules_default"))
             if model:
-                measures = dict.fromkeys(("drug_f1", "overlap_f1"), (float(right), 100.0))
-                said["med7"] = Answer(task="notes", model=model, measures=measures)
-            rows += [make_row(row, alone, arm=arm) for arm, row in said.items()]
+                measures = dict.fromkeys(("drug_f1", "overlap_f1"), (float(n_right), 100.0))
+                med7 = Answer(task="notes", model=model, measures=measures)
+                rows.append(make_row(med7, alone, arm="med7"))
         run = record.start(notebook="t", paper="clinical_notes", profile="smoke", parameters={})
         rules.decide(
             run,
@@ -334,23 +337,34 @@ def test_verdicts_follow_their_rules(units):
             "med7_extracts",
             "context_gives_status",
         )
-        found = {}
+        assert len(run.claims) == 3
         for claim in run.claims:
-            found[claim.id.rsplit(".", 1)[1]] = (claim.verdict, claim.reason)
-        assert found["context_gives_status"] == ("not tested", "another system")
-        context = run.here_findings[-1]
-        assert context.id.endswith("context_gives_status")
-        return found | {"context_gives_status": (context.answer, context.reason)}
+            assert (claim.verdict, claim.reason) == ("cannot be tested", "not public")
+        return {
+            finding.id.rsplit(".", 1)[1]: (finding.answer, finding.reason)
+            for finding in run.here_findings
+        }
 
     good = dict.fromkeys(ex.STATUSES, 0.9)
-    found = claims("", 0, good)
-    assert found == {
-        "registry_from_notes": ("not tested", "no answers"),
-        "med7_extracts": ("not tested", "no answers"),
+    assert answer_here("", 0, good) == {
+        "registry_from_notes": ("not run", "no answers"),
+        "med7_extracts": ("not run", "no answers"),
         "context_gives_status": ("with the claim", None),
     }
-    assert claims("en_core_med7_lg", 99, good)["med7_extracts"][1] == "another model"
-    found = claims("en_core_med7_trf", 99, good | {"negative": 0.5})
-    assert [verdict for verdict, _ in found.values()] == ["agrees", "agrees", "inconclusive"]
-    found = claims("en_core_med7_trf", 50, good | {"negative": 0.1})
-    assert [verdict for verdict, _ in found.values()] == ["differs", "differs", "against it"]
+    by_claim = answer_here("en_core_med7_lg", 99, good | {"negative": 0.5})
+    assert [answer for answer, _ in by_claim.values()] == [
+        "with the claim",
+        "with the claim",
+        "inconclusive",
+    ]
+    by_claim = answer_here("en_core_med7_trf", 40, good | {"negative": 0.1})
+    assert {answer for answer, _ in by_claim.values()} == {"against it"}
+
+
+def test_a_claim_on_a_private_system_cannot_be_tested_even_before_a_run():
+    claim = published("clinical_notes").claim("clinical_notes.claim.med7_extracts")
+    row = claim_row(claim, (), (), {})
+    assert (row["verdict"], row["reason"]) == ("cannot be tested", "not public")
+    assert row["here"]["answer"] == "not run"
+    with pytest.raises(ValueError, match="goes with a rule"):
+        claim.model_validate(claim.model_dump() | {"rule": None, "why_not": "."})

@@ -65,7 +65,7 @@ class Scripted:
         self.text, self.status = text, status
         self.prompts: list[Any] = []
 
-    def chat_many(self, prompts: list[Any], **asked: object) -> list[Reply]:
+    def chat_many(self, prompts: list[Any], **options: object) -> list[Reply]:
         self.prompts += prompts
         return [Reply(self.text, self.status, 9, 5, 0.1) for _ in prompts]  # type: ignore[arg-type]
 
@@ -102,8 +102,8 @@ def opened(path: Path, model: Any = None, **options: Any) -> system.Notes:
 
 def test_a_folder_of_dated_notes_is_read_and_nothing_outside_it(folder):
     own = own_notes.read_notes(folder)
-    found = [(note.patient_id, note.date.isoformat(), note.source) for note in own.notes]
-    assert found == [
+    notes = [(note.patient_id, note.date.isoformat(), note.source) for note in own.notes]
+    assert notes == [
         ("A17", "2021-03-02", "patient_notes/A17/2021-03-02.txt"),
         ("A17", "2021-09-14", "patient_notes/A17/2021-09-14 clinic.txt"),
         ("B40", "2021-06-14", "patient_notes/B40/visit.md"),
@@ -252,26 +252,26 @@ def test_what_answers_is_what_the_notebooks_measure(tmp_path):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(note.text)
     names = questions.antiseizure_names()
-    asked = chart_questions.write_chart_questions(charts, names, 1, 1, seed=3)
+    question_set = chart_questions.write_chart_questions(charts, names, 1, 1, seed=3)
     model = Scripted()
     notes = opened(tmp_path / "own", model, topk=3)
-    for question in asked:
+    for question in question_set:
         model.prompts.clear()
         answer = notes.ask(question.text)
-        (found,) = answers.retrieve_passages(notes.retriever, [question], 3)
+        (passages,) = answers.retrieve_passages(notes.retriever, [question], 3)
         (prompt,) = model.prompts
         _, form = chart_questions.QUESTION_FORMS[question.kind]
-        measured = answers.answer_prompt(question, found)
-        assert prompt[-1]["content"] + f"\n{form}" == measured[-1]["content"]
-        assert prompt[:-1] == measured[:-1]
-        ranked = rankings.Rankings(notes.retriever, {}).passages(
+        chapter_prompt = answers.answer_prompt(question, passages)
+        assert prompt[-1]["content"] + f"\n{form}" == chapter_prompt[-1]["content"]
+        assert prompt[:-1] == chapter_prompt[:-1]
+        ranking = rankings.Rankings(notes.retriever, {}).passages(
             question_of(question), rankings.ARMS["hybrid"]
         )
         assert {evidence.values["note_id"] for evidence in answer.evidence} == {
-            passage.rsplit(":", 1)[0] for passage in ranked[:3]
+            passage.rsplit(":", 1)[0] for passage in ranking[:3]
         }
         retrieved = notes.retrieve(question.text, topk=3)
-        assert list(retrieved["results"].chunk_id) == ranked[:3]
+        assert list(retrieved["results"].chunk_id) == ranking[:3]
 
 
 def question_of(question: chart_questions.ChartQuestion) -> questions.Question:
@@ -314,8 +314,8 @@ def test_a_drug_that_is_only_named_is_not_shown_as_taken(folder):
         CLINIC.format(day="01/05/2022", history="No seizures.", plan="May consider zonisamide.")
     )
     answer = opened(folder).ask("What does A17 take?", system.make_filters(since="2021-09-01"))
-    shown = {row["medication"]: row["read_as_taken"] for row in answer.details["registry"]}
-    assert shown == {"lacosamide": True, "zonisamide": False}
+    is_taken = {row["medication"]: row["read_as_taken"] for row in answer.details["registry"]}
+    assert is_taken == {"lacosamide": True, "zonisamide": False}
     assert "zonisamide (named, but not read as taken then)" in str(answer)
 
 
@@ -323,8 +323,8 @@ def test_filters_hold_whatever_the_question_says(folder):
     notes = opened(folder)
 
     def sources(**filters: str) -> set[str]:
-        found = notes.retrieve("What does patient B40 take?", **filters)  # type: ignore[arg-type]
-        return set(found["results"].source_text_file)
+        retrieval = notes.retrieve("What does patient B40 take?", **filters)  # type: ignore[arg-type]
+        return set(retrieval["results"].source_text_file)
 
     assert sources() == {"patient_notes/B40/visit.md"}
     assert len(sources(patient_id="A17")) == 2
@@ -397,14 +397,14 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalServer]:
 
 def test_the_commands_answer_and_evaluate(folder, tmp_path, server: LocalServer):
     question = "Why was carbamazepine tapered?"
-    asked = ["ask", "notes", str(folder), question, "--patient", "A17", "--until", "2021-06-01"]
-    shown = CliRunner().invoke(app, asked)
-    assert shown.exit_code == 0, shown.output
-    assert "Because of double vision." in shown.stdout
-    assert "[1] patient_notes/A17/2021-03-02.txt, 2021-03-02, characters 0 to" in shown.stdout
-    assert "Filters: patient A17; to 2021-06-01." in shown.stdout
+    command = ["ask", "notes", str(folder), question, "--patient", "A17", "--until", "2021-06-01"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    assert "Because of double vision." in result.stdout
+    assert "[1] patient_notes/A17/2021-03-02.txt, 2021-03-02, characters 0 to" in result.stdout
+    assert "Filters: patient A17; to 2021-06-01." in result.stdout
     n_asked = len(server.requests)
-    answer = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)
+    answer = json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)
     assert answer["details"]["audit"]["patients"] == "A17"
     # the same question is answered from the store, which lies beside no exported table
     assert len([path for path in server.paths if path.endswith("/completions")]) == 1

@@ -36,26 +36,26 @@ def test_each_system_has_the_score_that_its_chapter_kept() -> None:
 
 def commands() -> list[list[str]]:
     """The words of each command on the page, without its arguments and options."""
-    found = []
+    commands = []
     for line in re.findall(r"^medrerun .*$", page(), re.MULTILINE):
         words = []
         for word in line.split()[1:]:
             if not re.fullmatch(r"[a-z-]+", word) or word.startswith("-"):
                 break
             words.append(word)
-        found.append(words)
-    return found
+        commands.append(words)
+    return commands
 
 
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
 def test_each_command_of_the_page_is_one(words: list[str]) -> None:
-    shown = CliRunner().invoke(app, [*words, "--help"])
-    assert shown.exit_code == 0, shown.output
+    result = CliRunner().invoke(app, [*words, "--help"])
+    assert result.exit_code == 0, result.output
 
 
 @pytest.mark.parametrize("option", re.findall(r"(?m)^medrerun .*?(--[a-z-]+)", page()))
 def test_each_option_of_the_page_is_one(option: str) -> None:
     lines = [line for line in page().splitlines() if line.startswith("medrerun") and option in line]
     words = re.split(r"\s(?=[^a-z])|\smy_", lines[0].removeprefix("medrerun "))[0].split()
-    shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200"})
-    assert option in shown.output
+    result = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200"})
+    assert option in result.output

@@ -56,7 +56,7 @@ def request(unit: str, model: str = MODEL) -> Row:
 def row(arm: str, unit: str, right: bool, model: str = "", **more: Any) -> Answer:
     keys = [request(unit, model).key] if model else []
     measures = {"accuracy": (float(right), 1.0)}
-    given = {
+    fields = {
         "arm": arm,
         "unit": unit,
         "cluster": unit,
@@ -64,20 +64,20 @@ def row(arm: str, unit: str, right: bool, model: str = "", **more: Any) -> Answe
         "model": model,
         "requests": keys,
     }
-    return Answer(**{**given, "measures": measures, **more})
+    return Answer(**{**fields, "measures": measures, **more})
 
 
 def rows(*, better: str = "table", units: int = 40) -> pd.DataFrame:
     """A table and an LLM on the same units, one of them right in a quarter of these alone."""
-    made = []
+    answer_list = []
     for i in range(units):
-        made += [row("table", f"u{i}", better == "table" or i % 4 == 0)]
-        made += [row("llm", f"u{i}", better != "table" or i % 4 == 0, MODEL)]
-    return Outcomes(made).frame
+        answer_list += [row("table", f"u{i}", better == "table" or i % 4 == 0)]
+        answer_list += [row("llm", f"u{i}", better != "table" or i % 4 == 0, MODEL)]
+    return Outcomes(answer_list).frame
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Record:
+def stored_record(tmp_path: Path) -> Record:
     run = record.start(notebook=CHAPTER, paper="side_effects", profile="laptop", parameters={})
     run.timing("index", 12.0)
     run.claim(
@@ -91,7 +91,7 @@ def kept(tmp_path: Path) -> Record:
 
 
 @pytest.fixture
-def chapter(tmp_path: Path, kept: Record) -> Chapter:
+def chapter(tmp_path: Path, stored_record: Record) -> Chapter:
     drawn = figures.table(pd.DataFrame({"a": [1]}), "By place & letter, of all")
     output = {
         "output_type": "display_data",
@@ -101,7 +101,7 @@ def chapter(tmp_path: Path, kept: Record) -> Chapter:
     cell = {"cell_type": "code", "source": "", "metadata": {}, "outputs": [output]}
     heading = {"cell_type": "markdown", "source": "# A chapter", "metadata": {}}
     notebook.write_text(json.dumps({"cells": [heading, cell]}), encoding="utf-8")
-    return Chapter(CHAPTER, "yours", notebook, kept)
+    return Chapter(CHAPTER, "yours", notebook, stored_record)
 
 
 @pytest.fixture
@@ -112,12 +112,12 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_the_simple_method_is_the_one_whose_rows_name_no_request(
-    kept: Record, store: Store
+    stored_record: Record, store: Store
 ) -> None:
-    found = compare_methods(TASK, RunAnswers(kept, rows(), store))
-    assert found
-    assert found.comparison
-    table, llm = found.methods[found.comparison.first], found.methods[found.comparison.second]
+    result = compare_methods(TASK, RunAnswers(stored_record, rows(), store))
+    assert result
+    assert result.comparison
+    table, llm = result.methods[result.comparison.first], result.methods[result.comparison.second]
     assert (table.asks, table.tokens, llm.asks, llm.tokens, llm.model) == (
         False,
         0.0,
@@ -125,44 +125,44 @@ def test_the_simple_method_is_the_one_whose_rows_name_no_request(
         100.0,
         MODEL,
     )
-    assert found.comparison.test.difference == pytest.approx(0.75)
-    assert found.better == "simple"
+    assert result.comparison.test.difference == pytest.approx(0.75)
+    assert result.better == "simple"
 
 
 @pytest.mark.parametrize(
     ("better", "verdict"), [("table", "simple"), ("llm", "other"), ("llm", "neither")]
 )
 def test_a_task_goes_to_the_method_that_a_paired_test_prefers(
-    kept: Record, store: Store, better: str, verdict: str
+    stored_record: Record, store: Store, better: str, verdict: str
 ) -> None:
-    answered = rows(better=better, units=4 if verdict == "neither" else 40)
-    found = compare_methods(TASK, RunAnswers(kept, answered, store))
-    assert found
-    assert found.better == verdict
+    answer_rows = rows(better=better, units=4 if verdict == "neither" else 40)
+    result = compare_methods(TASK, RunAnswers(stored_record, answer_rows, store))
+    assert result
+    assert result.better == verdict
 
 
 def test_methods_are_compared_on_the_questions_that_all_of_them_answered(
-    kept: Record, store: Store
+    stored_record: Record, store: Store
 ) -> None:
     some = Outcomes([row("few", f"u{i}", False, MODEL) for i in range(8)]).frame
-    found = compare_methods(TASK, RunAnswers(kept, pd.concat([rows(), some]), store))
-    assert found
-    assert {method.score.n for method in found.methods.values()} == {8}
+    result = compare_methods(TASK, RunAnswers(stored_record, pd.concat([rows(), some]), store))
+    assert result
+    assert {method.score.n for method in result.methods.values()} == {8}
 
 
-def test_another_model_is_a_method_of_its_own(kept: Record, store: Store) -> None:
+def test_another_model_is_a_method_of_its_own(stored_record: Record, store: Store) -> None:
     other = Outcomes([row("llm", f"u{i}", True, "Other-7B") for i in range(40)]).frame
-    found = compare_methods(TASK, RunAnswers(kept, pd.concat([rows(), other]), store))
-    assert found
-    assert [(m.model, m.tokens) for m in found.methods.values() if m.asks] == [
+    result = compare_methods(TASK, RunAnswers(stored_record, pd.concat([rows(), other]), store))
+    assert result
+    assert [(m.model, m.tokens) for m in result.methods.values() if m.asks] == [
         (MODEL, 100.0),
         ("Other-7B", None),
     ]
-    assert "not stored" in Advice([found]).methods_table().html
+    assert "not stored" in Advice([result]).methods_table().html
 
 
 def test_seconds_are_those_of_questions_that_were_asked_one_at_a_time(
-    kept: Record, store: Store
+    stored_record: Record, store: Store
 ) -> None:
     seconds = [(MODEL, 1.0), (MODEL, 2.0), (MODEL, 3.0), ("Other-7B", 9.0), ("Other-7B", 9.0)]
     timed = Outcomes(
@@ -172,26 +172,30 @@ def test_seconds_are_those_of_questions_that_were_asked_one_at_a_time(
         ]
     )
     task = replace(TASK, prepared={"table": "index"})
-    found = compare_methods(task, RunAnswers(kept, pd.concat([rows(), timed.frame]), store))
-    assert found
-    table, llm = found.methods.values()
+    result = compare_methods(
+        task, RunAnswers(stored_record, pd.concat([rows(), timed.frame]), store)
+    )
+    assert result
+    table, llm = result.methods.values()
     assert (table.seconds, llm.seconds) == (None, 2.0)
     assert (table.prepared, llm.prepared) == (12.0, None)
 
 
-def test_the_papers_method_is_compared_where_it_asks_no_llm(kept: Record, store: Store) -> None:
+def test_the_papers_method_is_compared_where_it_asks_no_llm(
+    stored_record: Record, store: Store
+) -> None:
     own = Outcomes([row("hybrid", f"u{i}", i % 2 == 0) for i in range(40)]).frame
     task = replace(TASK, arms={"table": "Table", "hybrid": "Hybrid"}, paper="hybrid")
-    found = compare_methods(task, RunAnswers(kept, pd.concat([rows(), own]), store))
-    assert found
-    assert found.comparison
-    assert (found.comparison.first, found.comparison.second) == ("table|", "hybrid|")
-    assert "neither asks" in Advice([found]).table().html
+    result = compare_methods(task, RunAnswers(stored_record, pd.concat([rows(), own]), store))
+    assert result
+    assert result.comparison
+    assert (result.comparison.first, result.comparison.second) == ("table|", "hybrid|")
+    assert "neither asks" in Advice([result]).table().html
 
 
 @pytest.mark.parametrize("task", [replace(TASK, only={"kind": "x"}), replace(TASK, measure="f1")])
-def test_a_task_without_rows_is_left_out(kept: Record, store: Store, task: Task) -> None:
-    assert compare_methods(task, RunAnswers(kept, rows(), store)) is None
+def test_a_task_without_rows_is_left_out(stored_record: Record, store: Store, task: Task) -> None:
+    assert compare_methods(task, RunAnswers(stored_record, rows(), store)) is None
 
 
 def test_without_a_run_the_chapter_says_so() -> None:
@@ -202,24 +206,31 @@ def test_without_a_run_the_chapter_says_so() -> None:
     assert advice.table().text.startswith("0 tasks")
 
 
-def test_a_link_of_the_table_leads_to_the_answers_of_the_method(kept: Record, store: Store) -> None:
-    found = compare_methods(TASK, RunAnswers(kept, rows(), store))
-    assert found
-    html = Advice([found]).table().html
+def test_a_link_of_the_table_leads_to_the_answers_of_the_method(
+    stored_record: Record, store: Store
+) -> None:
+    result = compare_methods(TASK, RunAnswers(stored_record, rows(), store))
+    assert result
+    html = Advice([result]).table().html
     assert f'href="../answers.html#nb={CHAPTER}&amp;arm=llm&amp;model={MODEL}"' in html
     assert f'href="{CHAPTER}.html"' in html
     assert "100 tokens a question, against none" in html
 
 
-def test_the_figures_show_each_difference_and_each_cost(kept: Record, store: Store) -> None:
-    found = compare_methods(TASK, RunAnswers(kept, rows(), store))
-    assert found
-    advice = Advice([found])
+def test_the_figures_show_each_difference_and_each_cost(
+    stored_record: Record, store: Store
+) -> None:
+    result = compare_methods(TASK, RunAnswers(stored_record, rows(), store))
+    assert result
+    advice = Advice([result])
     differences, costs = advice.differences(), advice.costs()
     assert differences
     assert costs
     assert differences.html.count("<svg") == 2  # one for narrow screens
-    assert "Is it? +75.0" in differences.html
+    assert "Is it? (accuracy, n = 40) +75.0" in differences.html
+    words = advice.summary()
+    assert "On one of one tasks" in words
+    assert "40 questions" in words
     assert "LLM 25.0 % with 100 tokens" in costs.html
 
 
@@ -240,13 +251,15 @@ def leave(folder: Path, record_of_run: Record, answers_folder: Path) -> None:
     answers.write(answers_folder, rows(), licence="CC0-1.0")
 
 
-def test_the_reference_is_read_where_this_machine_has_no_run(stores: Path, kept: Record) -> None:
+def test_the_reference_is_read_where_this_machine_has_no_run(
+    stores: Path, stored_record: Record
+) -> None:
     assert stored_runs.newest_run(CHAPTER, "smoke") is None
-    leave(stores / "kept/results/laptop", kept, stores / "kept/answers" / CHAPTER)
+    leave(stores / "kept/results/laptop", stored_record, stores / "kept/answers" / CHAPTER)
     run = stored_runs.newest_run(CHAPTER, "smoke")
     assert run
     assert run.origin == "reference run"
-    sample = kept.model_copy(update={"sample": True, "profile": "smoke"})
+    sample = stored_record.model_copy(update={"sample": True, "profile": "smoke"})
     leave(stores / "own/records/smoke", sample, stores / "own/answers/smoke" / CHAPTER)
     run = stored_runs.newest_run(CHAPTER, "smoke")
     assert run
@@ -256,21 +269,23 @@ def test_the_reference_is_read_where_this_machine_has_no_run(stores: Path, kept:
     assert reference.origin == "reference run"
 
 
-def test_numbers_of_the_sample_say_so(stores: Path, kept: Record, store: Store) -> None:
-    sample = kept.model_copy(update={"sample": True, "profile": "smoke"})
+def test_numbers_of_the_sample_say_so(stores: Path, stored_record: Record, store: Store) -> None:
+    sample = stored_record.model_copy(update={"sample": True, "profile": "smoke"})
     leave(stores / "own/records/smoke", sample, stores / "own/answers/smoke" / CHAPTER)
-    found = compare_methods(TASK, RunAnswers(sample, rows(), store))
-    assert found
-    advice = Advice([replace(found, run=stored_runs.newest_run(CHAPTER, "smoke"))])
+    result = compare_methods(TASK, RunAnswers(sample, rows(), store))
+    assert result
+    advice = Advice([replace(result, run=stored_runs.newest_run(CHAPTER, "smoke"))])
     shown = [advice.table(), advice.methods_table(), advice.differences(), advice.costs()]
     assert all("SAMPLE" in str(part and part.html) for part in shown)
     assert "SAMPLE" in advice.summary()
 
 
-def test_a_new_run_of_a_chapter_makes_the_comparison_stale(stores: Path, kept: Record) -> None:
-    leave(stores / "kept/results/laptop", kept, stores / "kept/answers" / CHAPTER)
+def test_a_new_run_of_a_chapter_makes_the_comparison_stale(
+    stores: Path, stored_record: Record
+) -> None:
+    leave(stores / "kept/results/laptop", stored_record, stores / "kept/answers" / CHAPTER)
     before = freshness.notebook_inputs("20_what_to_build", "smoke")
-    own = kept.model_copy(update={"profile": "smoke"})
+    own = stored_record.model_copy(update={"profile": "smoke"})
     leave(stores / "own/records/smoke", own, stores / "own/answers/smoke" / CHAPTER)
     after = freshness.notebook_inputs("20_what_to_build", "smoke")
     assert freshness.changes(before, after) == f"the run of {CHAPTER} changed"
@@ -321,10 +336,13 @@ def test_the_audit_of_a_chapter_shows_what_its_rows_hide(
     assert "against the commonest label" in shown
     assert Pages([]).audited() == "No run has answers to audit."
     assert chapter.record
-    named = replace(
+    labelled_chapter = replace(
         chapter, record=chapter.record.model_copy(update={"arms": {"llm": "The model's arm"}})
     )
-    assert viewer.scripts(named, Store(tmp_path / "store"))[0]["arms"]["llm"] == "The model's arm"
+    assert (
+        viewer.scripts(labelled_chapter, Store(tmp_path / "store"))[0]["arms"]["llm"]
+        == "The model's arm"
+    )
     folder = tmp_path / "answers" / "laptop" / CHAPTER
     answers.write(folder, Outcomes(labelled).frame, licence="not for others", withheld=True)
     viewer._rows.cache_clear()

@@ -411,6 +411,10 @@ class Claim(Entry):
     unasked: str = Field(
         default="", description="why the notebook that would decide it has no answers"
     )
+    closed: str = Field(
+        default="",
+        description="why nobody can test the paper's own system; its rule is asked here alone",
+    )
 
     @model_validator(mode="after")
     def _tested(self) -> Claim:
@@ -421,6 +425,8 @@ class Claim(Entry):
                 f"{self.id}: needs either a rule or a test in words, or says in why_not that it "
                 "has none"
             )
+        if self.closed and not self.rule:
+            raise ValueError(f"{self.id}: `closed` goes with a rule, which is asked here")
         return self
 
     @property

@@ -119,14 +119,26 @@ def _decide_claim(
     rule = claim.rule
     if rule is None:
         raise ValueError(f"{claim.id} declares no rule. Add one in data/published/{run.paper}.yml.")
-    for kind in rule.bases if "paper" in questions else ():
-        decision = evaluate(rule, outcomes, kind, paper=run.paper, facts=facts)
-        run.claim(claim.id, decision.verdict, kind=kind, **_as_reported(decision, rule, outcomes))
+    if "paper" in questions:
+        _decide_for_paper(run, outcomes, claim, rule, facts)
     if "here" not in questions:
         return
     decision = evaluate_here(rule, outcomes, paper=run.paper, facts=facts)
     answer = HERE_BY_TESTED.get(decision.verdict, "not run")
     run.claim_here(claim.id, answer, **_as_reported(decision, rule, outcomes))
+
+
+def _decide_for_paper(
+    run: Run, outcomes: Outcomes, claim: Claim, rule: Rule, facts: Mapping[str, Any]
+) -> None:
+    """Say by each source of the rule whether the claim holds for the paper's system."""
+    if claim.closed:
+        words = rule.words(outcomes.label)
+        run.claim(claim.id, "cannot be tested", claim.closed, test=words, reason="not public")
+        return
+    for kind in rule.bases:
+        decision = evaluate(rule, outcomes, kind, paper=run.paper, facts=facts)
+        run.claim(claim.id, decision.verdict, kind=kind, **_as_reported(decision, rule, outcomes))
 
 
 def _as_reported(decision: Decision, rule: Rule, outcomes: Outcomes) -> dict[str, Any]:

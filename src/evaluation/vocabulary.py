@@ -64,7 +64,9 @@ REASONS: Final[Mapping[Reason, str]] = {
     "one model": "The claim compares models, and one has answered (name a second one).",
     "printed only": "The rule reads printed numbers or released files; no rerun enters it.",
     "undefined": "The paper defines no measure of it (only its authors can).",
-    "not public": "The required data or models are not public (only their release would help).",
+    "not public": (
+        "The required data, code or models are not public (only their release would help)."
+    ),
     "not recorded": "The run is of a version that did not ask this (run its notebook again).",
 }
 """Why a question about a claim has no answer, in a word and in a sentence."""

@@ -105,8 +105,8 @@ def claim_row(claim: Claim, own: Runs, reference: Runs, others: Mapping[str, Run
     groups = {
         "printed": _claim_cell(claim, "printed", both, "the printed numbers do not test it"),
         "rescored": _claim_cell(claim, "rescored", both, "no released files test it"),
-        "reference": _claim_cell(claim, "rerun", reference, no_reference),
-        "rerun": _claim_cell(claim, "rerun", own, no_own),
+        "reference": _claim_cell(claim, "rerun", reference, claim.closed or no_reference),
+        "rerun": _claim_cell(claim, "rerun", own, claim.closed or no_own),
     }
     here_cells = {
         "here_reference": _here_cell(claim, reference, no_reference),
@@ -272,8 +272,8 @@ def _untested_cell(claim: Claim, kind: Basis, empty: str) -> Row:
     """Return the cell of a claim that no run has; whether nobody can test it, its entry says."""
     row = {"verdict": "not tested", "why": empty, "test": claim.decided_by, "notebook": ""}
     row |= _NO_EVIDENCE
-    if kind == "rerun" and claim.why_not:
-        reason: Reason = "not public" if claim.test else "undefined"
+    if kind == "rerun" and (claim.why_not or claim.closed):
+        reason: Reason = "not public" if claim.test or claim.closed else "undefined"
         row |= {"verdict": "cannot be tested", "reason": reason}
     return row
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from evaluation import audit
 from evaluation.markup import Markup, escape, fine_print
@@ -14,7 +14,7 @@ from evaluation.outcomes import Outcomes
 from evaluation.published import Basis, published
 from evaluation.records import Record
 from evaluation.verdicts import evidence_lines
-from evaluation.vocabulary import Verdict
+from evaluation.vocabulary import HereAnswer, Verdict
 from publish import viewer
 from publish.chapters import Chapter
 from publish.durations import duration
@@ -288,22 +288,29 @@ class RunPages:
         """A file of the project, to be shown in a block of code."""
         return (ROOT / path).read_text(encoding="utf-8").rstrip()
 
-    def evidence(self, claim_id: str, kind: Basis, verdict: Verdict) -> str:
+    def evidence(
+        self, claim_id: str, kind: Basis | Literal["here"], answer: Verdict | HereAnswer
+    ) -> str:
         """Return a claim with its evidence folded; empty if no run shown gave it.
 
         Args:
             claim_id: A declared claim.
-            kind: What the evidence is from.
-            verdict: What the run must have said of the claim.
+            kind: What the evidence is from; ``here`` for the second question.
+            answer: What the run must have said of the claim.
         """
         claim = published(claim_id.partition(".")[0]).claim(claim_id)
         for record in self._records:
             if record.sample:
                 continue
-            for decision in record.claims:
-                if (decision.id, decision.kind, decision.verdict) == (claim.id, kind, verdict):
-                    evidence = folded("Evidence", evidence_lines(f"{decision.why} {claim.note}"))
-                    return f"<p><em>{escape(claim.text)}</em></p>{evidence}"
+            answers: dict[tuple[str, str, str], str] = {}
+            for finding in record.claims:
+                answers[finding.id, finding.kind, finding.verdict] = finding.why
+            for here_finding in record.here_findings:
+                answers[here_finding.id, "here", here_finding.answer] = here_finding.why
+            if (claim.id, kind, answer) in answers:
+                why = answers[claim.id, kind, answer]
+                evidence = folded("Evidence", evidence_lines(f"{why} {claim.note}"))
+                return f"<p><em>{escape(claim.text)}</em></p>{evidence}"
         return ""
 
     def exhibit(self, notebook: str, beginning: str) -> str:

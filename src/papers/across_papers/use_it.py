@@ -74,7 +74,8 @@ SYSTEMS = (
         "a folder of dated notes, or a table with a row a note",
         "one a question",
         InTheBook(
-            "right answers, by the model that reads retrieved passages",
+            "right answers by the model that reads retrieved passages, to questions with and "
+            "without an answer in the chart",
             "14_notes_answers",
             "rag",
             "accuracy",

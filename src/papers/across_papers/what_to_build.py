@@ -50,6 +50,11 @@ class Pair:
         """The task in words."""
         return self.result.task.words
 
+    @property
+    def label(self) -> str:
+        """The task with its measure and the number of questions that are compared."""
+        return f"{self.words} ({self.result.note}, n = {self.test.n:,})"
+
     def row(self) -> dict[str, Any]:
         """Return the pair as a row of a table."""
         simple = Markup("<strong>simple method</strong>")
@@ -98,17 +103,20 @@ class Advice:
 
     def summary(self) -> str:
         """Say on how many tasks the simple method is better."""
-        verdicts = [pair.result.better for pair in self.pairs]
-        if not verdicts:
+        pairs = self.pairs
+        if not pairs:
             return "No run compares methods with and without a language model."
+        verdicts = [pair.result.better for pair in pairs]
         counts = {word: figures.in_words(verdicts.count(word)) for word in COLOURS}
-        n_tasks = figures.in_words(len(verdicts))
+        n_tasks = figures.in_words(len(pairs))
         mark = "**SAMPLE.** " if self.is_sample else ""
         return (
-            f"{mark}**The simple method is better on {counts['simple']} of {n_tasks} tasks.** The "
-            "method with a language model, or the paper's own, is better on "
-            f"{counts['other']}. On {counts['neither']}, the "
-            "difference is not significant."
+            f"{mark}**On {counts['simple']} of {n_tasks} tasks, the best simple method scores "
+            "significantly higher than the best method with a language model or from a paper.** "
+            f"It scores lower on {counts['other']}, and on {counts['neither']} the "
+            "difference is not significant. Each task has a measure of its own, such as accuracy "
+            f"or F1, and {_range_in_words(pairs)}; the figure names both for each task. The tests "
+            f"are paired, with Holm's correction over the {n_tasks} tasks."
         )
 
     def table(self) -> figures.Html:
@@ -154,11 +162,12 @@ class Advice:
         """
         if not self.pairs:
             return None
-        alt = "; ".join(f"{pair.words} {figures.points(pair.test)}" for pair in self.pairs)
+        alt = "; ".join(f"{pair.label} {figures.points(pair.test)}" for pair in self.pairs)
         caption = (
-            "Best simple method minus best with a language model, or the paper's; 95 % intervals. "
-            "Dots are blue where the simple method is better, orange where the other is better, "
-            "and grey where the difference is not significant (Holm)."
+            "Best simple method minus best with a language model, or the paper's, in points of the "
+            "measure beside the task, on the n questions that all its methods answered; 95 % "
+            "intervals. Dots are blue where the simple method is better, orange where the other is "
+            "better, and grey where the difference is not significant (Holm)."
         )
         return figures.figure(
             plot_differences(self.pairs, width=7.4, characters=50),
@@ -193,6 +202,14 @@ class Advice:
         )
 
 
+def _range_in_words(pairs: Sequence[Pair]) -> str:
+    """Say how many questions the tasks have."""
+    numbers = [pair.test.n for pair in pairs]
+    if min(numbers) == max(numbers):
+        return f"{min(numbers):,} questions"
+    return f"{min(numbers):,} to {max(numbers):,} questions"
+
+
 def plot_differences(pairs: Sequence[Pair], width: float, characters: int) -> Figure:
     """Draw the difference of each pair in points, with its 95 % interval.
 
@@ -204,7 +221,7 @@ def plot_differences(pairs: Sequence[Pair], width: float, characters: int) -> Fi
     Returns:
         The figure. The caller closes it.
     """
-    labels = [fill(pair.words, characters) for pair in pairs]
+    labels = [fill(pair.label, characters) for pair in pairs]
     bounds = [(pair.test.difference, pair.test.low, pair.test.high) for pair in pairs]
     table = 100 * pd.DataFrame(bounds, columns=["difference", "low", "high"])
     table["task"] = labels

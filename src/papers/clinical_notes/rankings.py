@@ -333,6 +333,13 @@ def summary(outcomes: Outcomes, encoder: str = "") -> str:
     hybrid = outcomes.score(MAIN, "hybrid")
     tuned = figures.score_text(outcomes.score(MAIN, "tuned"))
     instead = f", with {encoder} in place of both of its encoders," if encoder else ""
+    caveat = ""
+    if encoder:
+        share = PAPER_CONFIG.w_rerank + PAPER_CONFIG.w_semantic
+        caveat = (
+            f" One encoder's score then has {share:.2f} of the weights, so this does not test the "
+            "paper's hybrid."
+        )
     best, comparison = _best_part(outcomes)
     verdict = "about as well as"
     if comparison.p < ALPHA:
@@ -342,7 +349,7 @@ def summary(outcomes: Outcomes, encoder: str = "") -> str:
         f"of its parts: {MAIN} {figures.score_text(hybrid)} against "
         f"{figures.score_text(comparison.scores[1])} on {hybrid.n} questions** (paired test by "
         f"cluster, Holm; {figures.p_words(comparison.p)}). Weights chosen on other questions bring "
-        f"the hybrid to {tuned}."
+        f"the hybrid to {tuned}.{caveat}"
     )
 
 
