@@ -24,7 +24,7 @@ from papers.clinical_notes import (
     registry as reg,
 )
 from papers.clinical_notes.charts import generate
-from papers.clinical_notes.gold import Charts, Mention, Note, SeizureStatus
+from papers.clinical_notes.gold import Charts, Context, Mention, Note, SeizureStatus
 from publish.board_cells import claim_row
 from resources.datasets import locate
 
@@ -359,6 +359,22 @@ def test_answers_follow_their_rules_and_none_is_about_the_papers_private_notes(u
     ]
     by_claim = answer_here("en_core_med7_trf", 40, good | {"negative": 0.1})
     assert {answer for answer, _ in by_claim.values()} == {"against it"}
+
+
+def test_with_every_mention_read_right_the_rule_gives_most_notes_of_each_status_right():
+    """What the claim on ConText says of the rule from mentions to a status."""
+    contexts: dict[str, Context] = {"positive": "affirmed", "negative": "negated"}
+    hits: dict[ex.Status, list[bool]] = {status: [] for status in ex.STATUSES}
+    for chart in generate(60, 5, 0.5, 0.5):
+        for note in chart.notes:
+            findings = [
+                ex.Finding("seizure", "seizure", contexts[fact.status])
+                for fact in chart.facts_of(SeizureStatus)  # with what is copied into the note
+                if fact.note_id == note.note_id
+            ]
+            truth = scores.gold_status(chart, note)
+            hits[truth].append(ex.status_of(findings) == truth)
+    assert all(sum(of_status) > 0.6 * len(of_status) for of_status in hits.values()), hits
 
 
 def test_a_claim_on_a_private_system_cannot_be_tested_even_before_a_run():

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from conftest import REPOSITORY
 from hypothesis import HealthCheck, given, settings, strategies as st
-from test_clinical_retrieval import asked as a_question
+from test_clinical_retrieval import make_question as a_question
 from test_outcomes import rows as answers_of
 
 from evaluation import answers, published, trec
