@@ -51,9 +51,18 @@ class Pair:
         return self.result.task.words
 
     @property
-    def label(self) -> str:
-        """The task with its measure and the number of questions that are compared."""
-        return f"{self.words} ({self.result.note}, n = {self.test.n:,})"
+    def basis(self) -> str:
+        """The measure, and the number of questions that are compared."""
+        return f"({self.result.note}, n = {self.test.n:,})"
+
+    def wrapped(self, characters: int) -> str:
+        """The task, and on lines of its own its basis.
+
+        Args:
+            characters: Characters that fit on one line.
+        """
+        basis = self.basis.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+        return f"{fill(self.words, characters)}\n{fill(basis, characters)}"
 
     def row(self) -> dict[str, Any]:
         """Return the pair as a row of a table."""
@@ -162,7 +171,9 @@ class Advice:
         """
         if not self.pairs:
             return None
-        alt = "; ".join(f"{pair.label} {figures.points(pair.test)}" for pair in self.pairs)
+        alt = "; ".join(
+            f"{pair.words} {pair.basis} {figures.points(pair.test)}" for pair in self.pairs
+        )
         caption = (
             "Best simple method minus best with a language model, or the paper's, in points of the "
             "measure beside the task, on the n questions that all its methods answered; 95 % "
@@ -221,7 +232,7 @@ def plot_differences(pairs: Sequence[Pair], width: float, characters: int) -> Fi
     Returns:
         The figure. The caller closes it.
     """
-    labels = [fill(pair.label, characters) for pair in pairs]
+    labels = [pair.wrapped(characters) for pair in pairs]
     bounds = [(pair.test.difference, pair.test.low, pair.test.high) for pair in pairs]
     table = 100 * pd.DataFrame(bounds, columns=["difference", "low", "high"])
     table["task"] = labels
