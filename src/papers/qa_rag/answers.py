@@ -57,7 +57,10 @@ def other_scale(encoder: str) -> str:
     """Why a BERTScore by this encoder is no rerun of a printed one; empty for the paper's."""
     if encoder == PAPER_ENCODER:
         return ""
-    return f"BERTScore by {encoder} is another scale than by {PAPER_ENCODER}, which was not used"
+    return (
+        f"BERTScore by {encoder} is another scale than by {PAPER_ENCODER}, which is published but "
+        "was not fetched for this run"
+    )
 
 
 @dataclass(frozen=True)
