@@ -5,13 +5,14 @@ does. Here its choice is compared with the document after which the language mod
 label the highest probability.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 
 from evaluation import figures
 from evaluation.metrics import Score, proportion
@@ -161,29 +162,43 @@ def table(taught: Sheet, others: Sheet, teaching: Teaching) -> figures.Html:
 
 def loss_plot(taught: Sheet, others: Sheet, teaching: Teaching) -> figures.Picture:
     """Plot the loss on the sentences that teach, and on others, by epoch and objective."""
-    figure, panels = plt.subplots(1, len(OBJECTIVES), figsize=(7.4, 2.8))
+    epochs = [step for step in STEPS if step <= teaching.epochs]
+    losses: dict[str, tuple[list[float], list[float]]] = {}
     alt = []
-    for axes, objective in zip(panels, OBJECTIVES, strict=True):
-        epochs = [step for step in STEPS if step <= teaching.epochs]
+    for objective in OBJECTIVES:
         own, other = [], []
         for step in epochs:
             scorer = _trained(taught, objective, teaching, step)
             own.append(_loss(scorer, taught, objective))
             other.append(_loss(scorer, others, objective))
-        axes.plot(epochs, own, label="sentences that teach")
-        axes.plot(epochs, other, linestyle="--", label="other sentences")
-        axes.set_xlabel(f"epochs, loss {objective}")
-        axes.set_ylim(bottom=0)
+        losses[objective] = (own, other)
         alt.append(
             f"Loss {objective}: {own[0]:.2f} to {own[-1]:.2f} on the sentences that teach, "
             f"{other[0]:.2f} to {other[-1]:.2f} on others."
         )
-    panels[0].legend()
     caption = (
         f"Loss of the scorer on the {len(taught)} sentences that teach it, and on {len(others)} "
         "others; lower is better"
     )
-    return figures.figure(figure, alt=" ".join(alt), caption=caption)
+    wide, wide_panels = plt.subplots(1, len(losses), figsize=(7.4, 2.8))
+    narrow, narrow_panels = plt.subplots(len(losses), 1, figsize=(4.2, 2.2 * len(losses)))
+    _draw_losses(wide_panels, epochs, losses)
+    _draw_losses(narrow_panels, epochs, losses)
+    return figures.figure(wide, narrow=narrow, alt=" ".join(alt), caption=caption)
+
+
+def _draw_losses(
+    panels: Sequence[Axes],
+    epochs: Sequence[int],
+    losses: Mapping[str, tuple[list[float], list[float]]],
+) -> None:
+    """Draw the loss by epoch, a panel for each objective."""
+    for axes, (objective, (own, other)) in zip(panels, losses.items(), strict=True):
+        axes.plot(epochs, own, label="sentences that teach")
+        axes.plot(epochs, other, linestyle="--", label="other sentences")
+        axes.set_xlabel(f"epochs, loss {objective}")
+        axes.set_ylim(bottom=0)
+    panels[0].legend()
 
 
 def _loss(scorer: Scorer, sheet: Sheet, objective: Objective) -> float:

@@ -327,10 +327,17 @@ def splits_table(
     return pd.DataFrame(rows)
 
 
-def draw_losses(logs: Mapping[str, TrainingLog]) -> Figure:
-    """Training and validation loss over steps (the paper's Figure 2), a panel a split."""
-    fig, panels = plt.subplots(1, len(logs), figsize=(7.2, 3.4), sharey=True, squeeze=False)
-    for panel, (name, log) in zip(panels[0], logs.items(), strict=True):
+def draw_losses(logs: Mapping[str, TrainingLog], *, is_narrow: bool = False) -> Figure:
+    """Training and validation loss over steps (the paper's Figure 2), a panel a split.
+
+    Args:
+        logs: The log of each split.
+        is_narrow: Whether the figure is for a phone, with one panel below the other.
+    """
+    n_rows, n_columns = (len(logs), 1) if is_narrow else (1, len(logs))
+    size = (4.2, 3 * len(logs)) if is_narrow else (7.2, 3.4)
+    fig, grid = plt.subplots(n_rows, n_columns, figsize=size, sharey=True, squeeze=False)
+    for panel, (name, log) in zip(grid.flat, logs.items(), strict=True):
         for losses, style, what in (
             (log.train, "--", "training"),
             (log.validation, "-", "validation"),
@@ -343,7 +350,7 @@ def draw_losses(logs: Mapping[str, TrainingLog]) -> Figure:
         panel.set_xlabel("step")
         panel.grid(axis="y")
         panel.legend()
-    panels[0][0].set_ylabel("loss, nats a token")
+    grid[0][0].set_ylabel("loss, nats a token")
     return fig
 
 
