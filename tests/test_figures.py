@@ -253,6 +253,17 @@ def test_a_sample_is_marked_in_tables_and_figures() -> None:
     assert "SAMPLE" not in figures.figure(a_plot(), alt="A line.").html
 
 
+def test_a_resized_figure_has_a_drawing_for_a_phone_and_both_are_marked_once() -> None:
+    plot = a_plot()
+    plot.axes[0].set_xlabel("a label that is much too long for the width of a phone " * 2)
+    picture = figures.figure(plot, narrow="resized", alt="A line.", sample=True)
+    wide, narrow = re.findall(r"<svg.*?</svg>", picture.html, re.DOTALL)
+    width = float(re.findall(r'viewBox="0 0 ([\d.]+)', narrow)[0])
+    assert width == pytest.approx(72 * figures.PHONE_WIDTH, rel=0.02)
+    assert wide.count(">SAMPLE</text>") == narrow.count(">SAMPLE</text>") == 1
+    assert not plt.fignum_exists(plot.number), "it is closed"
+
+
 def test_a_figure_takes_the_ink_of_its_page_and_says_what_it_shows() -> None:
     plot = a_plot()
     picture = figures.figure(
