@@ -168,6 +168,33 @@ def test_rows_without_the_stratum_of_a_rule_answer_nothing(condition):
     assert (decision.verdict, decision.reason) == ("not tested", "no answers")
 
 
+def test_a_claim_is_not_asked_of_rows_that_could_only_confirm_it():
+    rows = outcomes(graph=[1] * 40).concat(outcomes(source="released", graph=[1] * 40))
+    rule: Any = {"exactly": "graph", "bound": 1, "of": ["rescored", "rerun"]}
+    rule["by_construction"] = {"rerun": "the truth is read\nfrom the graph"}
+    for decision in (found(rows, **rule), here(rows, **rule)):
+        assert (decision.verdict, decision.reason) == ("cannot be tested", "by construction")
+        assert decision.why == "the truth is read from the graph"
+    released = rules.evaluate(Rule(**rule), rows, "rescored", paper="side_effects")
+    assert released.verdict == "agrees"
+    first_of = [rule, {"below": "graph", "bound": 2}]
+    assert here(rows, first_of=first_of).verdict == "agrees", "the next rule is asked"
+
+
+def test_a_difference_names_both_arms_and_a_forced_tie_stays_apart():
+    tied = outcomes(a=[1] * 40, b=[1] * 40)
+    for measures in tied.frame.measures:
+        measures["handed"] = (1.0, 1.0)
+    rows = tied.concat(outcomes(own_a=[1] * 40, own_b=[1] * 10 + [0] * 30))
+    tie: Any = {"better": "a", "than": "b", "tie": "handed"}
+    decision = here(rows, first_of=[tie, {"better": "own_a", "than": "own_b"}])
+    (estimate,) = decision.estimates
+    assert [(arm.label, arm.value) for arm in estimate.arms] == [("own_a", 1.0), ("own_b", 0.25)]
+    (forced,) = decision.ties
+    assert [arm.label for arm in forced.arms] == ["a", "b"]
+    assert here(tied, **tie).ties == decision.ties
+
+
 def test_a_function_is_asked_here_only_if_it_reads_a_rerun():
     rule: Any = {"function": "benchmark_is_balanced", "words": "x", "of": ["rescored"]}
     decision = here(outcomes(a=[1]), **rule)

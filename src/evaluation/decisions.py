@@ -16,7 +16,7 @@ from evaluation import figures
 from evaluation.metrics import ALPHA, Score
 from evaluation.paired import Paired
 from evaluation.published import ON_PAR
-from evaluation.records import Estimate
+from evaluation.records import ArmValue, Estimate
 from evaluation.vocabulary import TESTED, Reason, Tested, Verdict
 
 POWER: Final = 0.8
@@ -44,6 +44,7 @@ class Decision:
         reason: Why the claim was not tested, if it was not.
         needed: Number of units that would decide an inconclusive claim.
         estimates: The values and differences with their intervals.
+        ties: Differences that decide nothing, because their tie is forced.
         models: Names of the models whose answers decided.
     """
 
@@ -53,6 +54,7 @@ class Decision:
     reason: Reason | None = None
     needed: int | None = None
     estimates: tuple[Estimate, ...] = ()
+    ties: tuple[Estimate, ...] = ()
     models: tuple[str, ...] = ()
 
 
@@ -66,6 +68,7 @@ class Part:
         label: What was measured, for a reader. A part without one leaves no estimate.
         unit: Unit of the measure, see `measures.unit`.
         bound: The value at which the claim's truth turns.
+        arms: Of a difference, the two arms.
     """
 
     interval: Interval
@@ -73,6 +76,7 @@ class Part:
     label: str = ""
     unit: str = "fraction"
     bound: float | None = None
+    arms: tuple[ArmValue, ...] = ()
 
     def estimate(self) -> Estimate:
         """The interval as a record keeps it."""
@@ -86,6 +90,7 @@ class Part:
             unit=self.unit,
             difference=isinstance(interval, Paired),
             bound=self.bound,
+            arms=list(self.arms),
         )
 
     def verdict(self, n_parts: int = 1) -> Tested:
@@ -345,8 +350,15 @@ def join(decisions: Sequence[Decision]) -> Decision:
         needed = _largest(decision.needed for decision in decisions)
     estimates = tuple(chain.from_iterable(decision.estimates for decision in decisions))
     models = chain.from_iterable(decision.models for decision in decisions)
-    decision = Decision(verdict, why, p, needed=needed, estimates=estimates)
+    decision = Decision(
+        verdict, why, p, needed=needed, estimates=estimates, ties=ties_of(decisions)
+    )
     return with_models(decision, models)
+
+
+def ties_of(decisions: Iterable[Decision]) -> tuple[Estimate, ...]:
+    """The forced ties of several decisions."""
+    return tuple(chain.from_iterable(decision.ties for decision in decisions))
 
 
 def with_models(decision: Decision, models: Iterable[str]) -> Decision:

@@ -184,6 +184,7 @@ class Rule(Strict):
             table of the paper have the same p under each claim. They decide nothing, and those
             without answers are left out.
         scope, judges: names of the models, and of the judges, that the claim is about.
+        by_construction: sources by whose rows the claim could only hold; it is not asked of them.
     """
 
     better: Arms = ()
@@ -240,6 +241,10 @@ class Rule(Strict):
     )
     tie: str = Field(
         default="", description="a measure; arms that are handed the same cannot but tie"
+    )
+    by_construction: dict[Basis, str] = Field(
+        default_factory=dict,
+        description="sources whose rows cannot contradict it, and what makes it hold there",
     )
     bases: tuple[Basis, ...] = Field(default=("rerun",), min_length=1, alias="of")
     words_: str = Field(default="", alias="words", description="in place of words made of the rule")

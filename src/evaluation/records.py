@@ -60,6 +60,13 @@ class Reason(Entry):
     why: Why
 
 
+class ArmValue(Strict):
+    """One of the two arms of a difference."""
+
+    label: str
+    value: float
+
+
 class Estimate(Strict):
     """A value with its 95 % interval that entered an answer about a claim."""
 
@@ -71,6 +78,9 @@ class Estimate(Strict):
     unit: str = Field(description="of the measure, see `measures.unit`")
     difference: bool = Field(default=False, description="first arm minus second")
     bound: float | None = Field(default=None, description="where the claim's truth turns")
+    arms: list[ArmValue] = Field(
+        default_factory=list, description="of a difference, the arms that it is between"
+    )
 
 
 class ClaimAnswer(Entry):
@@ -84,6 +94,9 @@ class ClaimAnswer(Entry):
         default=None, description="units that would decide it, if it is inconclusive"
     )
     estimates: list[Estimate] = Field(default_factory=list)
+    ties: list[Estimate] = Field(
+        default_factory=list, description="differences that decided nothing: their tie is forced"
+    )
     models: list[str] = Field(
         default_factory=list, description="the models whose answers decided it"
     )

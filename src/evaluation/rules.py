@@ -27,6 +27,7 @@ from evaluation.metrics import Score
 from evaluation.outcomes import PAIRING_COLUMNS, Comparison, Outcomes
 from evaluation.published import Basis, Claim, Rule
 from evaluation.record import Run
+from evaluation.records import ArmValue
 from evaluation.verdicts import findings
 from evaluation.vocabulary import HERE_BY_TESTED, TESTED, Reason, Tested
 
@@ -47,6 +48,7 @@ _UNANSWERED: Final[tuple[Reason, ...]] = (
     "published, not fetched",
     "judge at chance",
     "forced tie",
+    "by construction",
 )
 """Reasons by which the next rule of `first_of` is asked."""
 _FETCHABLE: Final[tuple[Reason, ...]] = ("another model", "no answers")
@@ -157,6 +159,7 @@ def _as_reported(decision: Decision, rule: Rule, outcomes: Outcomes) -> dict[str
         "reason": decision.reason,
         "needed": needed,
         "estimates": list(decision.estimates),
+        "ties": list(decision.ties),
         "models": list(decision.models),
     }
 
@@ -383,6 +386,9 @@ def _refusal_by_system(rule: Rule, context: _Context) -> Decision | None:
     """Why a rule cannot be asked of the system that ran, if it cannot."""
     if rule.here_only and context.question == "paper":
         return Decision("not tested", _replacement(rule), reason="another system")
+    if context.kind in rule.by_construction:
+        why = " ".join(rule.by_construction[context.kind].split())
+        return Decision("cannot be tested", why, reason="by construction")
     repeated = _served_twice(context.facts.get("served", ())) if rule.distinct else ""
     if repeated:
         why = f"The claim compares two models; here {repeated} served as both."
@@ -438,9 +444,16 @@ def _evaluate_first(
     is_partial_support = rule.partial and decision.verdict == "agrees"
     if unfetched and (is_partial_support or decision.verdict not in TESTED):
         return unfetched[0]
+    return _with_skipped(decision, skipped)
+
+
+def _with_skipped(decision: Decision, skipped: Sequence[Decision]) -> Decision:
+    """Add why earlier rules had no answer, and their forced ties, to the decision of a later one."""
     reasons = dict.fromkeys([decision.why])
-    reasons |= dict.fromkeys(part.why for part in skipped)
-    return replace(decision, why=" ".join(reasons))
+    reasons |= dict.fromkeys(earlier.why for earlier in skipped)
+    others = [earlier for earlier in skipped if earlier is not decision]
+    ties = decisions.ties_of([decision, *others])
+    return replace(decision, why=" ".join(reasons), ties=ties)
 
 
 def _asked_of(rules: Sequence[Rule], context: _Context) -> list[Rule]:
@@ -515,17 +528,17 @@ def _decide_comparison(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
     why = f"{'; '.join(described)}."
     p = max(comparison.p for comparison in comparisons)
 
+    parts = [_part_of_comparison(rule, comparison, rows) for comparison in comparisons]
     if rule.tie:
         same_evidence = _share_of_same_evidence(rule.tie, rows)
         if same_evidence >= FORCED_TIE_SHARE:
-            return _forced_tie(same_evidence, why, p)
+            return _forced_tie(same_evidence, why, p, parts)
 
     n_clusters = _smallest_cluster_count(_group(rows, rule.each).values())
     n_tests = len(comparisons) if rule.better else 1
     if not decisions.enough_clusters(n_clusters, n_tests):
         return decisions.too_few_clusters(n_clusters, why)
 
-    parts = [_part_of_comparison(rule, comparison, rows) for comparison in comparisons]
     bounds = (rule.boundary, -rule.boundary) if rule.equivalent else (rule.boundary,)
     return decisions.decide_by_intervals(parts, bounds, why=why, p=p, n_parts=n_parts)
 
@@ -547,7 +560,14 @@ def _part_of_comparison(rule: Rule, comparison: Comparison, rows: Outcomes) -> P
     if comparison.model:
         label += f", {comparison.model}"
     criterion = Criterion(rule, comparison.p)
-    return Part(comparison.test, criterion, label, unit(rule.measure), rule.boundary)
+    names = (rows.label(comparison.first), rows.label(comparison.second))
+    arms = [
+        ArmValue(label=name, value=score.value)
+        for name, score in zip(names, comparison.scores, strict=True)
+    ]
+    return Part(
+        comparison.test, criterion, label, unit(rule.measure), rule.boundary, arms=tuple(arms)
+    )
 
 
 @dataclass(frozen=True)
@@ -611,10 +631,11 @@ def _smallest_cluster_count(groups: Iterable[Outcomes]) -> int:
     return min(group.frame.cluster.nunique() for group in groups)
 
 
-def _forced_tie(same_evidence: float, why: str, p: float) -> Decision:
+def _forced_tie(same_evidence: float, why: str, p: float, parts: Sequence[Part]) -> Decision:
     share = figures.number(same_evidence)
     tie = f"The tie is forced: the arms got the same evidence in {share} of units."
-    return Decision("not tested", f"{tie} {why}", p, reason="forced tie")
+    ties = tuple(part.estimate() for part in parts)
+    return Decision("not tested", f"{tie} {why}", p, reason="forced tie", ties=ties)
 
 
 def _share_of_same_evidence(measure: str, rows: Outcomes) -> float:

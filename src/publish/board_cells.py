@@ -299,6 +299,7 @@ _NO_EVIDENCE: Final[dict[str, Any]] = {
     "needed": None,
     "models": "",
     "estimates": (),
+    "ties": (),
 }
 
 
@@ -306,7 +307,8 @@ def _evidence(answer: ClaimAnswer) -> Row:
     """Return what led to an answer about a claim."""
     row = {key: getattr(answer, key) for key in ("why", "test", "p", "reason", "needed")}
     estimates = [estimate.model_dump() for estimate in answer.estimates]
-    return row | {"models": ", ".join(answer.models), "estimates": estimates}
+    ties = [estimate.model_dump() for estimate in answer.ties]
+    return row | {"models": ", ".join(answer.models), "estimates": estimates, "ties": ties}
 
 
 def is_near(a: float, b: float, tolerance: float) -> bool:
