@@ -3,7 +3,7 @@
 import pytest
 
 from evaluation.published import papers, published
-from publish import diagrams, headlines, pieces
+from publish import diagrams, headlines, paper_pages, pieces
 from publish.book import BOOK
 
 HEADLINES = headlines.read_headlines()
@@ -36,3 +36,25 @@ def test_a_papers_page_shows_what_it_promises(paper: str) -> None:
     text = (BOOK / f"paper-{paper}.md").read_text(encoding="utf-8")
     for function in ("headlines", "balance", "diagram", "untested"):
         assert f'{{{{ {function}("{paper}") }}}}' in text
+
+
+def test_what_decided_a_claim_here_has_both_arms_their_difference_and_n() -> None:
+    difference = {
+        "label": "graph minus text, accuracy, a-model",
+        "value": 0.08,
+        "low": 0.03,
+        "high": 0.13,
+        "n": 100,
+        "unit": "fraction",
+        "difference": True,
+    }
+    arms = [{"label": "graph", "value": 1.0}, {"label": "text", "value": 0.92}]
+    words = paper_pages._estimate_in_words({**difference, "arms": arms})
+    assert (
+        words == "accuracy: graph 100.0 % against text 92.0 %; +8.0 [+3.0, +13.0] points, n = 100"
+    )
+    # a record from before the arms were kept
+    words = paper_pages._estimate_in_words({**difference, "arms": []})
+    assert words == "graph minus text, accuracy, a-model: +8.0 [+3.0, +13.0] points, n = 100"
+    score = {**difference, "label": "graph", "difference": False, "arms": []}
+    assert paper_pages._estimate_in_words(score) == "graph: 8.0 % [3.0, 13.0], n = 100"

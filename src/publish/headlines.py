@@ -21,6 +21,7 @@ class Headline:
         measure: What that number measures.
         against: Id of the printed number that it is compared with, or "".
         other: What has that number.
+        rerun_note: What the answers of this book's run are, where the row would mislead without it.
     """
 
     claim: str
@@ -29,6 +30,7 @@ class Headline:
     measure: str = ""
     against: str = ""
     other: str = ""
+    rerun_note: str = ""
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,13 @@
 intervals come from the runs that the book shows.
 """
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final
 
+import pandas as pd
+
+from evaluation import figures
 from evaluation.figures import standalone_svg
 from evaluation.markup import Markup, escape, fine_print
 from evaluation.published import Kind
@@ -19,7 +23,7 @@ from publish.chapters import Chapter, PageError
 from publish.diagrams import diagram_of
 from publish.headlines import HEADLINES, Headline, PaperHeadlines, read_headlines
 from publish.launch import clone_address
-from publish.pieces import table
+from publish.pieces import Measured, table
 from publish.staged_notebooks import StagedPage
 
 _NONE: Final = "\N{EN DASH}"
@@ -109,10 +113,23 @@ class PaperPages(BoardPages):
         cells: dict[str, Any] = {"Claim": escape(headline.words) + self._note(headline)}
         cells["Printed"] = _printed(headline)
         cells["Rescored"] = self._value(headline, "rescored")
-        cells["Rerun here"] = self._value(headline, "rerun")
+        cells["Rerun here"] = self._rerun(headline, row)
         cells["Does it hold?"] = verdict_with_reason(row["verdict"], row["reason"])
         cells["Does it hold here?"] = self._answer_here(row)
         return cells
+
+    def _rerun(self, headline: Headline, row: Mapping[str, Any]) -> Markup:
+        """Return the values that decided whether a claim holds here, each with its n.
+
+        Ties that are forced follow as such. Where nothing was decided, the rerun of the headline's
+        number stands alone.
+        """
+        if not row["here_estimates"]:
+            return self._value(headline, "rerun")
+        lines = [escape(_estimate_in_words(estimate)) for estimate in row["here_estimates"]]
+        ties = "; ".join(_estimate_in_words(estimate) for estimate in row["here_ties"])
+        forced = fine_print(f"Forced tie, which decides nothing: {ties}") if ties else Markup()
+        return Markup("<br>").join(lines) + forced + fine_print(headline.rerun_note)
 
     @staticmethod
     def _note(headline: Headline) -> Markup:
@@ -121,7 +138,7 @@ class PaperPages(BoardPages):
         return fine_print(f"number: {headline.measure}")
 
     def _value(self, headline: Headline, kind: Kind) -> Markup:
-        """Return the rescored or rerun value of a headline's number, with its interval.
+        """Return the rescored or rerun value of a headline's number, with its interval and n.
 
         The value that it is compared with stands below it.
         """
@@ -130,10 +147,10 @@ class PaperPages(BoardPages):
         cell = self._measured(headline.number, kind)
         if not cell.is_available:
             return escape(_NONE)
-        values = cell.html()
+        values = _with_n(cell)
         if headline.against:
             other = self._measured(headline.against, kind)
-            values += _beside(headline, other.html() if other.is_available else escape(_NONE))
+            values += _beside(headline, _with_n(other) if other.is_available else escape(_NONE))
         model = cell["model"] if kind == "rerun" else ""
         return values + fine_print(model or "")
 
@@ -205,6 +222,36 @@ def _unbroken(number_id: str) -> Markup:
     """Return a printed number that stands on one line."""
     text = pieces.spaced(pieces.number_of(number_id).printed)
     return escape(text.replace(" ", "\N{NO-BREAK SPACE}"))
+
+
+def _with_n(cell: Measured) -> Markup:
+    """Return a value with its interval and the number of questions that it rests on."""
+    if pd.isna(cell["n"]):
+        return cell.html()
+    return cell.html() + Markup(", n&nbsp;=&nbsp;{}").format(f"{int(cell['n']):,}")
+
+
+def _estimate_in_words(estimate: Mapping[str, Any]) -> str:
+    """Write what decided an answer: of a difference both arms, else the value; and its n."""
+    unit = estimate["unit"]
+    n = f"n = {estimate['n']:,}"
+    low, high = estimate["low"], estimate["high"]
+    if not estimate["difference"]:
+        value = figures.number(estimate["value"], unit)
+        return f"{estimate['label']}: {value}{figures.interval(low, high, unit)}, {n}"
+    difference = f"{figures.number(estimate['value'], unit)}{figures.interval(low, high, unit)}"
+    if unit == "fraction":
+        difference = f"{figures.points_text(estimate['value'], low, high)} points"
+    if not estimate["arms"]:
+        return f"{estimate['label']}: {difference}, {n}"
+    arms = [f"{arm['label']} {figures.number(arm['value'], unit)}" for arm in estimate["arms"]]
+    return f"{_measure_of(estimate)}: {' against '.join(arms)}; {difference}, {n}"
+
+
+def _measure_of(estimate: Mapping[str, Any]) -> str:
+    """Return the measure of a difference, which its label names after the arms."""
+    names = " minus ".join(arm["label"] for arm in estimate["arms"])
+    return str(estimate["label"]).removeprefix(f"{names}, ").partition(", ")[0]
 
 
 def _beside(headline: Headline, value: Markup) -> Markup:
