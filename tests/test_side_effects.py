@@ -95,21 +95,21 @@ def test_the_recognised_line_is_parsed(line, entities):
     assert se.parse_entities(line) == entities
 
 
-def benchmark(drugs: int, each: int = 10) -> list[Question]:
+def benchmark(drugs: int, per_label: int = 10) -> list[Question]:
     return [
         Question(f"drug{d}", f"{'p' if label else 'n'}{i}", label)
         for d in range(drugs)
         for label in (True, False)
-        for i in range(each)
+        for i in range(per_label)
     ]
 
 
 @given(drugs=st.integers(1, 30), half=st.integers(1, 200), seed=st.integers(0, 5))
 def test_a_subset_is_balanced_distinct_and_spread(drugs, half, seed):
-    whole = benchmark(drugs, each=4)
+    pairs = benchmark(drugs, per_label=4)
     n = 2 * half
-    subset = corpus.stratified(whole, n, seed)
-    assert len(subset) == len(set(subset)) == min(n, len(whole))
+    subset = corpus.stratified(pairs, n, seed)
+    assert len(subset) == len(set(subset)) == min(n, len(pairs))
     labels = Counter(q.label for q in subset)
     assert labels[True] == labels[False]
     per_drug = Counter(q.drug for q in subset)
@@ -119,15 +119,15 @@ def test_a_subset_is_balanced_distinct_and_spread(drugs, half, seed):
 
 
 def test_a_subset_depends_on_the_seed_and_not_on_the_order_of_the_file():
-    whole = benchmark(20)
-    assert corpus.stratified(whole, 40, 1) == corpus.stratified(whole[::-1], 40, 1)
-    assert corpus.stratified(whole, 40, 1) != corpus.stratified(whole, 40, 2)
+    pairs = benchmark(20)
+    assert corpus.stratified(pairs, 40, 1) == corpus.stratified(pairs[::-1], 40, 1)
+    assert corpus.stratified(pairs, 40, 1) != corpus.stratified(pairs, 40, 2)
 
 
 def test_a_held_out_split_shares_no_drug():
-    whole = benchmark(20)
-    test = corpus.stratified(whole, 20, 1)
-    held_out = corpus.stratified(whole, 20, 1, exclude_drugs={q.drug for q in test})
+    pairs = benchmark(20)
+    test = corpus.stratified(pairs, 20, 1)
+    held_out = corpus.stratified(pairs, 20, 1, exclude_drugs={q.drug for q in test})
     assert held_out
     assert not {q.drug for q in test} & {q.drug for q in held_out}
 
@@ -166,10 +166,10 @@ def test_the_arms_ask_in_the_words_of_the_paper():
         "Metformin is known to be associated with nausea as a side effect",
     }
     assert se.graph_evidence(pair, found=False).startswith("Metformin is not known to be")
-    listed = "as an adverse effect, adverse reaction or side effect of the drug metformin"
-    assert se.text_evidence(pair, found=True) == f"Yes, the side effect nausea is listed {listed}"
+    words = "as an adverse effect, adverse reaction or side effect of the drug metformin"
+    assert se.text_evidence(pair, found=True) == f"Yes, the side effect nausea is listed {words}"
     assert (
-        se.text_evidence(pair, found=False) == f"No, the side effect nausea is not listed {listed}"
+        se.text_evidence(pair, found=False) == f"No, the side effect nausea is not listed {words}"
     )
 
 
@@ -192,12 +192,12 @@ def test_released_predictions_keep_unknown_apart(tmp_path):
         },
     ]
     path.write_text(json.dumps({"detailed_results": rows}))
-    made = se.read_released_answers(path, "format_a", "a model")
-    assert [(row.predicted, row.gold, row.parsed) for row in made] == [
+    answers = se.read_released_answers(path, "format_a", "a model")
+    assert [(row.predicted, row.gold, row.parsed) for row in answers] == [
         ("YES", "YES", True),
         (None, "NO", False),
     ]
-    assert {(row.source, row.arm, row.model) for row in made} == {
+    assert {(row.source, row.arm, row.model) for row in answers} == {
         ("released", "format_a", "a model")
     }
 
@@ -217,6 +217,7 @@ def test_the_released_errors_of_graphrag_may_be_failed_queries():
     rows = [row for path in paths for row in json.loads(path.read_text())["detailed_results"]]
     wrong = [row for row in rows if (row["predicted"] == "YES") != bool(row["true_label"])]
     assert (len(wrong), {row["confidence"] for row in wrong}) == (7, {0.8})
+    assert {row["confidence"] for row in rows if row not in wrong} == {1.0}
 
 
 def test_the_authors_reports_print_what_the_paper_and_a_later_run_have():
@@ -234,8 +235,8 @@ def test_the_authors_reports_print_what_the_paper_and_a_later_run_have():
                 n.printed for n in paper.numbers if n.id.startswith(f"side_effects.{table}.{arm}.")
             ]
             assert any(" | ".join(row) in line for line in lines), row
-    (said,) = (c.says[1].what for c in paper.contradictions if c.id.endswith("later_run"))
-    shares = [f"{share}%" for share in re.findall(r"[\d.]+(?= %)", said)]
+    (statement,) = (c.says[1].what for c in paper.contradictions if c.id.endswith("later_run"))
+    shares = [f"{share}%" for share in re.findall(r"[\d.]+(?= %)", statement)]
     arms = [
         ("Format B", "Qwen"),
         ("Format B", "Llama3"),
@@ -249,16 +250,16 @@ def test_the_authors_reports_print_what_the_paper_and_a_later_run_have():
         )
 
 
-def placed(arm, source):
+def places_in_prompt(arm, source):
     text = "The drug a causes the following side effects: abdominal pain, pain, rash"
-    asked = [("abdominal pain", True), ("pain", True), ("abdominal", True), ("fever", False)]
-    made = [
+    pairs = [("abdominal pain", True), ("pain", True), ("abdominal", True), ("fever", False)]
+    answers = [
         make_row(se.yes_no_answer(True), corpus.Question("a", *pair), arm=arm, source=source)
-        for pair in asked
+        for pair in pairs
     ]
     return text, [
         row.measures[PLACE][0]
-        for row in se.add_term_positions(made, {"a": text})
+        for row in se.add_term_positions(answers, {"a": text})
         if PLACE in row.measures
     ]
 
@@ -267,7 +268,7 @@ def placed(arm, source):
     ("arm", "source"), [("format_a", "released"), ("authors_format_a", "rerun")]
 )
 def test_a_place_is_where_the_effect_ends_in_the_authors_prompt(arm, source):
-    _, places = placed(arm, source)
+    _, places = places_in_prompt(arm, source)
     # the second "pain" is the term; a part of a term has no place, nor has what is not in the list
     assert len(places) == 2
     between = (
@@ -277,12 +278,12 @@ def test_a_place_is_where_the_effect_ends_in_the_authors_prompt(arm, source):
 
 
 def test_a_place_is_where_the_effect_ends_in_the_list_that_a_filter_reads():
-    text, places = placed("format_a_cut", "rerun")
+    text, places = places_in_prompt("format_a_cut", "rerun")
     assert [text[: int(place)].rpartition(": ")[2] for place in places] == [
         "abdominal pain",
         "abdominal pain, pain",
     ]
-    assert placed("format_b", "rerun")[1] == []
+    assert places_in_prompt("format_b", "rerun")[1] == []
 
 
 def test_lists_in_alphabetical_order_are_counted():

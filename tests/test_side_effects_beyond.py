@@ -48,13 +48,13 @@ def facts(knowledge: dict[str, tuple[str, ...]]) -> Facts:
 def test_every_line_of_the_sample_file_is_used(facts):
     """A drug or effect that the sample's knowledge lacks would be left out without a word: a slip in the file."""
     table = yaml.safe_load(sf.SAMPLE_FILE.read_text(encoding="utf-8"))
-    written = [
+    pairs = [
         (d, e)
         for d, words in table["frequency"].items()
         for effects in words.values()
         for e in effects
     ]
-    assert sorted(written) == sorted(facts.frequency)
+    assert sorted(pairs) == sorted(facts.frequency)
     assert sorted(e for effects in table["organs"].values() for e in effects) == sorted(
         facts.organs
     )
@@ -123,8 +123,8 @@ def test_an_effect_in_two_organ_classes_is_an_error(tmp_path: Path):
 
 
 def test_the_digest_follows_the_facts_and_not_their_order(knowledge, facts):
-    turned, _ = sf.load_facts(dict(reversed(knowledge.items())), sample=True)
-    assert turned.digest == facts.digest
+    reversed_facts, _ = sf.load_facts(dict(reversed(knowledge.items())), sample=True)
+    assert reversed_facts.digest == facts.digest
     assert sf.collect(knowledge, {}, facts.frequency, facts.organs).digest != facts.digest
 
 
@@ -137,8 +137,8 @@ def test_the_benchmark_has_every_kind_and_form_and_depends_on_the_seed_alone(fac
     assert len({q.text for q in questions}) == len(questions)
     assert {q.form.name for q in questions} == {form.name for form in sq.FORMS}
     assert any(q.paraphrased for q in questions)
-    turned, _ = sf.load_facts(dict(reversed(knowledge.items())), sample=True)
-    assert [q.text for q in sq.make_questions(turned, 6, 1)] == [q.text for q in questions]
+    reversed_facts, _ = sf.load_facts(dict(reversed(knowledge.items())), sample=True)
+    assert [q.text for q in sq.make_questions(reversed_facts, 6, 1)] == [q.text for q in questions]
     assert [q.text for q in sq.make_questions(facts, 6, 2)] != [q.text for q in questions]
 
 
@@ -189,8 +189,8 @@ names = st.frozensets(st.sampled_from("abcdef"), max_size=6)
 
 @given(right=names.filter(bool), returned=names)
 def test_right_means_the_same_set(right, returned):
-    asked = sq.FormQuestion(sq.FORMS[0], "?", False, {}, right)
-    answer = sq.make_answer(asked, (Attempt("x"), Attempt("y", returned)))
+    question = sq.FormQuestion(sq.FORMS[0], "?", False, {}, right)
+    answer = sq.make_answer(question, (Attempt("x"), Attempt("y", returned)))
     assert answer.measures["exact"][0] == (returned == right)
     assert {item.id for item in answer.items if item.predicted} == returned
 
@@ -200,16 +200,16 @@ def run() -> record.Run:
     return record.start(notebook="04_x", paper="side_effects", profile="smoke", parameters={})
 
 
-@pytest.mark.parametrize(("last", "verdict"), [(True, "agrees"), (False, "differs")])
-def test_the_graph_extends_if_every_query_is_exact(run, facts, last, verdict):
+def test_queries_that_their_author_checks_decide_nothing(run, facts):
+    """The paper announces richer questions and has no measure of them."""
     questions = sq.make_questions(facts, 1, 1)
-    sets = [q.answer for q in questions[:-1]] + [questions[-1].answer if last else frozenset()]
     rows = [
-        make_row(sq.make_answer(q, [Attempt("x", found)]), q, arm="written")
-        for q, found in zip(questions, sets, strict=True)
+        make_row(sq.make_answer(question, [Attempt("x", question.answer)]), question, arm="written")
+        for question in questions
     ]
     rules.decide(run, Outcomes(rows, draws=200), "graph_extends_to_richer_questions")
-    assert run.claims[0].verdict == verdict
+    assert (run.claims[0].verdict, run.claims[0].reason) == ("cannot be tested", "undefined")
+    assert run.here_findings[0].answer == "not run"
 
 
 def locked(*texts: tuple[corpus.Question, str], arm: str = "label") -> list[Answer]:
@@ -223,24 +223,28 @@ def test_a_model_that_always_says_no_is_told_apart_by_evidence():
         corpus.Question("aspirin", "cough", False),
     )
     out = Outcomes(locked((listed, "NO"), (unlisted, "NO")), draws=200)
-    shares = [out.where(evidence=of).score("contradicts").value for of in out.strata("evidence")]
+    shares = [
+        out.where(evidence=evidence).score("contradicts").value
+        for evidence in out.strata("evidence")
+    ]
     assert shares == [1, 0]
     assert out.score("says_no").value == 1
 
 
 @pytest.mark.parametrize(
-    ("words", "n", "verdict"),
+    ("words", "n", "answer"),
     [
-        ("It depends.", 80, "agrees"),
-        ("It depends.", 20, "inconclusive"),
-        ("E is not known with aspirin.", 80, "differs"),
+        ("It depends.", 200, "with the claim"),
+        ("It depends.", 80, "inconclusive"),
+        ("E is not known with aspirin.", 80, "against it"),
     ],
 )
-def test_a_locked_label_is_faithful_if_few_sentences_stray(run, words, n, verdict):
-    """None of 20 leaves room for more than 5 %."""
+def test_a_locked_label_is_faithful_if_few_sentences_stray(run, words, n, answer):
+    """None of 80 leaves room for more than 2 %. The paper has no lock, so the answer is of here."""
     pairs = [(corpus.Question(f"aspirin{i}", "E", True), f"YES. {words}") for i in range(n)]
     rules.decide(run, Outcomes(locked(*pairs), draws=200), "label_lock_gives_fidelity")
-    assert run.claims[0].verdict == verdict
+    assert run.here_findings[0].answer == answer
+    assert (run.claims[0].verdict, run.claims[0].reason) == ("not tested", "another system")
 
 
 def test_the_answer_tells_what_the_rows_hold(facts):
@@ -259,10 +263,10 @@ def test_the_answer_tells_what_the_rows_hold(facts):
         for effect, label in (("nausea", True), ("cough", False))
     ]
     locks = [row for arm in ("unlocked", "leading", "label") for row in locked(*pairs, arm=arm)]
-    told = label_lock.answer(Outcomes(rows), Outcomes(locks), "m")
-    assert "answered every question of five further kinds" in told
-    assert ". m, which only picks one of them, answered 0.0 %" in told
-    assert re.search(r"contradicts the graph in 100.0 % \S+ \S+ of its answers", told), told
+    text = label_lock.answer(Outcomes(rows), Outcomes(locks), "m")
+    assert "answered every question of five further kinds" in text
+    assert ". m, which only picks one of them, answered 0.0 %" in text
+    assert re.search(r"contradicts the graph in 100.0 % \S+ \S+ of its answers", text), text
 
 
 # ----------------------------------------------------------------------------------------------------- with the graph
@@ -278,7 +282,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[G
         yield connection
 
 
-def held(connection: Graph) -> dict[str, int]:
+def extension_counts(connection: Graph) -> dict[str, int]:
     counts = {
         "frequency": "MATCH (:Drug)-[r:may_cause_side_effect]->(:SideEffect) RETURN count(r.frequency) AS count",
         "classes": "MATCH (:Drug)-[r:in_class]->(:AtcClass) RETURN count(r) AS count",
@@ -294,7 +298,7 @@ def test_the_graph_is_extended_once_and_the_first_graph_stays_as_it_was(loaded, 
     assert loaded.read(COUNTS) == before
     assert not sf.extend_graph(loaded, facts)
     assert not corpus.load_graph(loaded, facts.effects, "first")
-    assert held(loaded) == {
+    assert extension_counts(loaded) == {
         "frequency": len(facts.frequency),
         "classes": sum(map(len, facts.classes.values())),
         "organs": len(facts.organs),
@@ -304,11 +308,11 @@ def test_the_graph_is_extended_once_and_the_first_graph_stays_as_it_was(loaded, 
 @pytest.mark.engine
 def test_what_a_reload_of_the_first_graph_took_away_comes_back(loaded, facts):
     sf.extend_graph(loaded, facts)
-    there = held(loaded)
+    counts = extension_counts(loaded)
     assert corpus.load_graph(loaded, facts.effects, "second")
-    assert held(loaded) != there
+    assert extension_counts(loaded) != counts
     assert sf.extend_graph(loaded, facts)
-    assert held(loaded) == there
+    assert extension_counts(loaded) == counts
     assert not corpus.load_graph(loaded, facts.effects, "second")
     assert not sf.extend_graph(loaded, facts)
 
@@ -320,7 +324,11 @@ def test_other_facts_replace_those_that_were_there(loaded, facts):
         facts.effects, {"aspirin": ["N02BA01"]}, {("aspirin", "nausea"): 0.5}, {"rash": "skin"}
     )
     assert sf.extend_graph(loaded, fewer)
-    assert held(loaded) == {"frequency": 1, "classes": len(fewer.classes["aspirin"]), "organs": 1}
+    assert extension_counts(loaded) == {
+        "frequency": 1,
+        "classes": len(fewer.classes["aspirin"]),
+        "organs": 1,
+    }
     assert not sf.extend_graph(loaded, fewer)
 
 
@@ -364,8 +372,8 @@ def test_a_statement_that_does_not_do_says_why(loaded, facts, statement, problem
     assert attempt.problem.split(":")[0] == problem
     assert bool(attempt.returned) == (not problem)
     if problem:
-        asked = sq.make_questions(facts, 1, 1)[0]
-        assert not sq.make_answer(asked, (attempt,)).measures["exact"][0]
+        question = sq.make_questions(facts, 1, 1)[0]
+        assert not sq.make_answer(question, (attempt,)).measures["exact"][0]
 
 
 class Scripted(LLM):
@@ -373,10 +381,10 @@ class Scripted(LLM):
 
     def __init__(self, *turns: list[str]) -> None:
         self.turns = list(turns)
-        self.asked: list[list[list[dict[str, str]]]] = []
+        self.prompts: list[list[list[dict[str, str]]]] = []
 
     def chat_many(self, prompts, **_):
-        self.asked.append(list(prompts))
+        self.prompts.append(list(prompts))
         return [Reply(text, "complete", 0, 0, 0.0) for text in self.turns.pop(0)]
 
 
@@ -392,5 +400,5 @@ def test_only_a_statement_that_failed_goes_back_and_with_the_reason(loaded, fact
     first, second = sq.TextToCypher(model, loaded, "schema", repairs=2)(questions)
     assert [len(first.requests), len(second.requests)] == [1, 2]
     assert {item.id for item in second.items if item.predicted} == set(facts.effects)
-    assert "No rows" in model.asked[1][0][-1]["content"]
-    assert model.asked[1][0][-2]["content"] == fails
+    assert "No rows" in model.prompts[1][0][-1]["content"]
+    assert model.prompts[1][0][-2]["content"] == fails

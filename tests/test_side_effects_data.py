@@ -75,13 +75,15 @@ def frequencies(sider: sd.Sider) -> pd.DataFrame:
 
 
 def test_each_reading_counts_what_it_says(sider):
-    kept = sd.filters(
+    filters = sd.filters(
         sd.Sider(sider.lines, sider.atc.assign(own=sider.atc.index < 3)), frequencies(sider)
     )
-    tried = sd.readings(kept, published.published("side_effects"))
+    readings = sd.readings(filters, published.published("side_effects"))
 
     def count(what: str, counted: str, drug: str) -> tuple[int, int, int]:
-        row = tried[(tried.kept == what) & (tried.counted == counted) & (tried.drug == drug)]
+        row = readings[
+            (readings.kept == what) & (readings.counted == counted) & (readings.drug == drug)
+        ]
         assert len(row) == 1
         return row.associations.item(), row.drugs.item(), row.effects.item()
 
@@ -100,10 +102,12 @@ def test_each_reading_counts_what_it_says(sider):
 
 
 def test_the_reported_triple_is_the_nearest_reading(sider):
-    tried = sd.readings(sd.filters(sider, frequencies(sider)), published.published("side_effects"))
-    tried.loc[5, ["associations", "drugs", "effects", "off"]] = [141_209, 1_106, 4_073, 0.0]
+    readings = sd.readings(
+        sd.filters(sider, frequencies(sider)), published.published("side_effects")
+    )
+    readings.loc[5, ["associations", "drugs", "effects", "off"]] = [141_209, 1_106, 4_073, 0.0]
     run = record.start(notebook="00_x", paper="side_effects", profile="laptop", parameters={})
-    sd.report_triple(run, tried)
+    sd.report_triple(run, readings)
     assert [value.value for value in run._values.values()] == [141_209, 1_106, 4_073]
 
 
@@ -111,9 +115,9 @@ def test_without_sider_the_numbers_have_a_reason(tmp_path):
     run = record.start(notebook="00_x", paper="side_effects", profile="smoke", parameters={})
     sd.report_triple(run, None)
     rules.decide(run, Outcomes([]), "every_drug_with_ten_effects", sider=None, released={})
-    kept = records.load(run.save(tmp_path / "record.json"))
-    assert {r.id.rpartition(".")[2] for r in kept.reasons} == set(sd.COUNTS)
-    assert [c.verdict for c in kept.claims] == ["not tested"]
+    saved = records.load(run.save(tmp_path / "record.json"))
+    assert {r.id.rpartition(".")[2] for r in saved.reasons} == set(sd.COUNTS)
+    assert [c.verdict for c in saved.claims] == ["not tested"]
 
 
 def test_a_drug_with_ten_terms_that_is_left_out_refutes_the_claim(sider):
@@ -135,11 +139,11 @@ drugs = st.dictionaries(st.text("abc", min_size=1, max_size=4), st.integers(0, 2
 @given(drugs, st.integers(0, 10))
 def test_the_drugs_with_the_most_effects_are_taken(sizes, n):
     knowledge = {name: frozenset(map(str, range(size))) for name, size in sizes.items()}
-    taken = sd.with_most(knowledge, n, least=5)
-    left = [name for name, size in sizes.items() if size >= 5 and name not in taken]
-    assert len(taken) == min(n, len(taken) + len(left))
-    assert taken == sorted(taken, key=lambda d: (-sizes[d], d))
-    assert all((-sizes[d], d) < (-sizes[o], o) for d in taken for o in left)
+    selected = sd.with_most(knowledge, n, least=5)
+    others = [name for name, size in sizes.items() if size >= 5 and name not in selected]
+    assert len(selected) == min(n, len(selected) + len(others))
+    assert selected == sorted(selected, key=lambda d: (-sizes[d], d))
+    assert all((-sizes[d], d) < (-sizes[o], o) for d in selected for o in others)
 
 
 def test_a_rule_is_held_against_the_release(sider):

@@ -95,11 +95,11 @@ def test_the_benchmark_has_every_kind_and_keeps_right_names(queries):
 
 def test_other_names_are_lower_case_said_once_and_disjoint():
     lists = yaml.safe_load(mm.OTHER_NAMES.read_text(encoding="utf-8"))
-    asked = [name for kind in mm.OTHER_KINDS for name in lists[f"{kind}s"]] + lists["absent"]
-    assert Counter(asked).most_common(1)[0][1] == 1
-    assert all(name == name.lower() for name in asked)
+    typed = [name for kind in mm.OTHER_KINDS for name in lists[f"{kind}s"]] + lists["absent"]
+    assert Counter(typed).most_common(1)[0][1] == 1
+    assert all(name == name.lower() for name in typed)
     assert not set(lists["absent"]) & {
-        d for kind in mm.OTHER_KINDS for of in lists[f"{kind}s"].values() for d in of
+        d for kind in mm.OTHER_KINDS for drugs in lists[f"{kind}s"].values() for d in drugs
     }
 
 
@@ -108,18 +108,18 @@ def test_the_real_benchmark_has_over_a_thousand_names():
     if not path.is_file():
         pytest.skip("the real file has not been fetched")
     real = mm.benchmark(pd.read_csv(path).drug_name, seed=20251121)
-    asked = [q for q in real if q.kind not in ("correct", "absent")]
-    assert len(asked) > 1000
-    cells = Counter((q.kind, q.edits) for q in asked if q.kind in mm.EDITS)
+    misspelt = [q for q in real if q.kind not in ("correct", "absent")]
+    assert len(misspelt) > 1000
+    cells = Counter((q.kind, q.edits) for q in misspelt if q.kind in mm.EDITS)
     assert min(cells.values()) > 150
 
 
 def test_a_subset_is_even_over_kinds_and_edits(queries):
     sizes = {"misspelt": 24, "absent": 3}
-    drawn = mm.subset(queries, sizes, seed=3)
-    assert Counter(q.group for q in drawn) == sizes
-    assert set(Counter((q.kind, q.edits) for q in drawn if q.kind in mm.EDITS).values()) == {2}
-    assert drawn == mm.subset(queries, sizes, seed=3)
+    subset = mm.subset(queries, sizes, seed=3)
+    assert Counter(q.group for q in subset) == sizes
+    assert set(Counter((q.kind, q.edits) for q in subset if q.kind in mm.EDITS).values()) == {2}
+    assert subset == mm.subset(queries, sizes, seed=3)
     with pytest.raises(ValueError, match="No query is 'brands'"):
         mm.subset(queries, {"brands": 1}, seed=3)
 
@@ -188,19 +188,19 @@ from papers.side_effects.normalisers import Dictionary
 known = ["acetaminophen", "amikacin", "ampicillin", "ibuprofen", "iopamidol", "meperidine", "mitomycin", "sildenafil"]
 print(Dictionary(known)(["apas", "sonovue", "ctaopra", "gntamci", "ibuild", "ipatrium", "mepridine", "tretomycin"]))
 """
-    found = {python_says(code, PYTHONHASHSEED=seed) for seed in ("1", "2", "3")}
-    assert len(found) == 1
+    outputs = {python_says(code, PYTHONHASHSEED=seed) for seed in ("1", "2", "3")}
+    assert len(outputs) == 1
 
 
 def test_in_turn_asks_the_next_only_where_nothing_was_found():
-    seen: list[list[str]] = []
+    calls: list[list[str]] = []
 
     def second(typed):
-        seen.append(list(typed))
+        calls.append(list(typed))
         return ["x" for _ in typed]
 
     assert nn.InTurn((nn.Unchanged(DRUGS), second))(["metformin", "typo"]) == ["metformin", "x"]
-    assert seen == [["typo"]]
+    assert calls == [["typo"]]
 
 
 @pytest.mark.parametrize(
@@ -220,12 +220,7 @@ def test_the_word_is_read_from_a_reply(reply, word):
 def test_no_test_item_stands_in_a_prompt(queries):
     spelling = " ".join(m["content"] for m in nn.spelling_prompt("TYPED")[:-1]).lower()
     choosing = nn.choosing_prompt("TYPED", [])[0]["content"].lower()
-    known = (
-        {q.typed for q in queries}
-        | set(DRUGS)
-        | set(mm.PROMPTED)
-        | {"fluoxetine", "ropinirole", "griseofulvin"}
-    )
+    known = {q.typed for q in queries} | set(DRUGS) | set(mm.PROMPTED) | set(mm.PROMPTED.values())
     real = RAW / "side_effects" / "drug_names.csv"
     if real.is_file():
         drugs = list(pd.read_csv(real).drug_name)
@@ -235,17 +230,19 @@ def test_no_test_item_stands_in_a_prompt(queries):
 
 
 def test_candidates_are_listed_in_alphabetical_order_whatever_the_ranking():
-    listed = nn.choosing_prompt("metfromin", ["aspirin", "metformin"])[-1]["content"]
-    assert listed.index("1. aspirin") < listed.index("2. metformin") < listed.index("0. none")
+    prompt = nn.choosing_prompt("metfromin", ["aspirin", "metformin"])[-1]["content"]
+    assert prompt.index("1. aspirin") < prompt.index("2. metformin") < prompt.index("0. none")
 
 
 # ------------------------------------------------------------------------------------------------------------ scoring
 
 
-def said_of(queries: Sequence[Query], drugs: Sequence[str | None], arm: str = "x") -> list[Answer]:
+def rows_of(queries: Sequence[Query], drugs: Sequence[str | None], arm: str = "x") -> list[Answer]:
     """Rows of a normaliser that found these drugs."""
-    made = nn.NormaliserArm(lambda _: list(drugs))(queries)
-    return [make_row(answer, query, arm=arm) for answer, query in zip(made, queries, strict=True)]
+    answers = nn.NormaliserArm(lambda _: list(drugs))(queries)
+    return [
+        make_row(answer, query, arm=arm) for answer, query in zip(answers, queries, strict=True)
+    ]
 
 
 def test_names_are_scored_by_what_was_typed():
@@ -255,7 +252,7 @@ def test_names_are_scored_by_what_was_typed():
         Query("holiday", None, "absent"),
         Query("ibuprofem", "ibuprofen", "substitute", 1),
     ]
-    out = Outcomes(said_of(queries, ["aspirin", "aspirin", "haloperidol", None]), draws=200)
+    out = Outcomes(rows_of(queries, ["aspirin", "aspirin", "haloperidol", None]), draws=200)
     assert out.score("right").value == 0.5
     assert out.score("another").value == 0.25  # a name of no drug became one
     misspelt = out.where(names="misspelt").score("right")
@@ -265,20 +262,23 @@ def test_names_are_scored_by_what_was_typed():
 
 def test_the_answer_tells_what_each_normaliser_makes_of_the_names():
     queries = [Query("aspirn", "aspirin", "delete", 1), Query("aspirin", "aspirin", "correct")]
-    found: dict[str, list[str | None]] = {
+    drugs_by_arm: dict[str, list[str | None]] = {
         "none": [None, "aspirin"],
         "llm": ["aspirin", None],
         "choice": [None, None],
         "edits": ["aspirin"] * 2,
         "in_turn": ["aspirin"] * 2,
     }
-    told = nn.answer(
-        Outcomes([row for arm, of in found.items() for row in said_of(queries, of, arm)]), "m"
+    text = nn.answer(
+        Outcomes(
+            [row for arm, drugs in drugs_by_arm.items() for row in rows_of(queries, drugs, arm)]
+        ),
+        "m",
     )
-    told = told.replace("\N{NO-BREAK SPACE}", " ")
-    assert told.startswith("Edit distance finds the right drug for 100")
-    assert "m, which writes the name as in the paper, finds it for 50.0 %" in told
-    assert "keeps 0.0 %" in told
+    text = text.replace("\N{NO-BREAK SPACE}", " ")
+    assert text.startswith("Edit distance finds the right drug for 100")
+    assert "m, which writes the name as in the paper, finds it for 50.0 %" in text
+    assert "keeps 0.0 %" in text
 
 
 def test_the_names_of_one_drug_are_no_independent_names():
@@ -287,7 +287,7 @@ def test_the_names_of_one_drug_are_no_independent_names():
         Query(f"{drug}{i}", drug, "insert", 1) for drug in ("a", "b", "c", "d") for i in range(10)
     ]
     score = Outcomes(
-        said_of(queries, [q.drug if q.drug in ("a", "b") else None for q in queries])
+        rows_of(queries, [q.drug if q.drug in ("a", "b") else None for q in queries])
     ).score("right")
     assert (score.value, score.n) == (0.5, 40)
     assert score.high - score.low > 0.8  # Wilson over 40 names: 0.3
@@ -298,9 +298,9 @@ def test_a_name_of_the_papers_counts_as_spelt_whether_or_not_the_drug_is_known()
         {"latanaprost": "latanoprost", "miglitilol": "miglitol"}, ["latanoprost"]
     )
     answers = [Answer(answer="latanoprost", predicted="latanoprost"), Answer(answer="miglitol")]
-    made = [mm.add_measures(q, a).measures for q, a in zip(queries, answers, strict=True)]
-    assert [of["spelt"] for of in made] == [(1, 1), (1, 1)]
-    assert [of["right"] for of in made] == [(1, 1), (1, 1)]
+    measures = [mm.add_measures(q, a).measures for q, a in zip(queries, answers, strict=True)]
+    assert [scores["spelt"] for scores in measures] == [(1, 1), (1, 1)]
+    assert [scores["right"] for scores in measures] == [(1, 1), (1, 1)]
 
 
 @pytest.mark.engine
@@ -330,17 +330,17 @@ def test_questions_are_asked_under_another_name_and_answered_for_their_own():
     assert [answer.predicted for answer in answers] == ["NO", "NO"]
 
 
-def table5(found: Mapping[str, int], source: str = "rerun", drugs: int = 9) -> list[Answer]:
+def table5(n_found: Mapping[str, int], source: str = "rerun", drugs: int = 9) -> list[Answer]:
     """Four questions about each drug; in each arm the positives of so many drugs are found."""
     return [
         make_row(
-            se.yes_no_answer(i < found[arm] and j % 2 == 0),
+            se.yes_no_answer(i < n_found[arm] and j % 2 == 0),
             Question(f"d{i}", f"e{j}", j % 2 == 0),
             arm=arm.replace("__", "."),
             source=source,
             model="Qwen2.5-7B-Instruct",
         )
-        for arm in found
+        for arm in n_found
         for i in range(drugs)
         for j in range(4)
     ]
@@ -358,16 +358,16 @@ def test_the_recovered_share_is_over_drugs_and_never_surer_than_they_are():
     assert (share.value, share.n) == (pytest.approx(0.875), 36)  # 7 of 9 drugs: 2 x 7/9 / (1 + 7/9)
     assert share.low < 0.75
     assert share.high > 0.95
-    whole, lost = (
+    full_share, no_share = (
         paper_rules.recovered(page(), "graphrag"),
         paper_rules.recovered(page(), "graphrag", "misspelt"),
     )
-    assert whole is not None
-    assert lost is not None
-    assert whole.value == 1
-    assert whole.low < 0.75
-    assert (lost.value, lost.low) == (0, 0)
-    assert lost.high > 0.2
+    assert full_share is not None
+    assert no_share is not None
+    assert full_share.value == 1
+    assert full_share.low < 0.75
+    assert (no_share.value, no_share.low) == (0, 0)
+    assert no_share.high > 0.2
     assert paper_rules.recovered(page(correct=0), "graphrag") is None
 
 
@@ -399,7 +399,26 @@ def decide(run: record.Run, out: Outcomes) -> list[str]:
     ],
 )
 def test_claims_follow_their_rules(run, misspelt, normalised, correct, verdicts):
-    assert decide(run, page(misspelt, normalised, correct)) == verdicts
+    """An exact filter finds no misspelt name, so a rerun cannot test what misspelling breaks."""
+    out = page(misspelt, normalised, correct)
+    out.frame["source"] = "released"
+    rules.decide(run, out, CLAIMS[0])
+    assert next(c.verdict for c in run.claims if c.kind == "rescored") == verdicts[0]
+    assert decide(run, page(misspelt, normalised, correct)) == ["cannot be tested", *verdicts[1:]]
+
+
+@pytest.mark.parametrize(("n_found", "verdict"), [(9, "agrees"), (7, "inconclusive")])
+def test_names_that_the_authors_prompt_answers_do_not_count_for_recovery(run, n_found, verdict):
+    """Of nine drugs, the prompt shows three. All six others, or four of them, are found."""
+    out = page(0, n_found)
+    shown = dict(zip(("d0", "d1", "d2"), mm.PROMPTED.values(), strict=True))
+    drug = out.frame.unit.str.partition(" | ")[0]
+    out.frame["unit"] = drug.replace(shown) + " | " + out.frame.unit.str.partition(" | ")[2]
+    out.frame["source"] = "released"
+    rules.decide(run, out, "normalisation_recovers")
+    finding = next(finding for finding in run.claims if finding.kind == "rescored")
+    assert finding.verdict == verdict
+    assert finding.why.count("6 drugs") == 2
 
 
 @pytest.mark.parametrize(("better", "verdict"), [(8, "agrees"), (1, "inconclusive")])
@@ -411,8 +430,8 @@ def test_the_claim_on_larger_models_needs_a_larger_model(run, better, verdict):
     }
     rows = [
         make_row(mm.add_measures(query, Answer(answer=word)), query, arm=arm)
-        for arm, of in words.items()
-        for query, word in zip(queries, of, strict=True)
+        for arm, words_of_arm in words.items()
+        for query, word in zip(queries, words_of_arm, strict=True)
     ]
     assert decide(run, page(0, 9, 9, *rows))[2] == verdict
 
@@ -421,8 +440,8 @@ def test_every_cell_of_table_5_is_reported(run):
     out = page(0, 7, 9).concat(table5({"correct__format_a": 9}, source="other"))
     run.report(out, "side_effects.table5", ["f1"], model="Qwen2.5-7B-Instruct")
     paper_rules.report_shares(run, out, "rerun", model="Qwen2.5-7B-Instruct")
-    wanted = {n.id for n in run.printed.numbers if n.table == "Table 5"}
-    assert wanted <= {id for _, id in run._values}
+    expected = {n.id for n in run.printed.numbers if n.table == "Table 5"}
+    assert expected <= {id for _, id in run._values}
     assert run._values["rerun", "side_effects.text.degradation.graphrag"].value == 1
     assert run._values[
         "rerun", "side_effects.text.degradation_left.graphrag"
@@ -437,19 +456,19 @@ def test_released_confusion_counts_give_back_their_f1_by_drug_where_they_can(tmp
     correct = pd.DataFrame([(f"d{i}", f"e{j}", 1 - j) for i in range(9) for j in (0, 1)])
     correct.columns = ["drug", "side_effect", "label"]
     corrected = correct.assign(drug=correct.drug.replace({"d7": "x", "d8": "y"}))
-    asked = {"correct": correct, "misspelt": correct.assign(drug="z"), "normalised": corrected}
+    pairs = {"correct": correct, "misspelt": correct.assign(drug="z"), "normalised": corrected}
     counts = {
         "perfect": (9, 1, 0, 8),
         "raw_misspelled": (3, 0, 6, 9),
         "llm_corrected": (7, 0, 2, 9),
     }
     results = {
-        name: {"metrics": dict(zip(("tp", "fp", "fn", "tn"), of, strict=True))}
-        for name, of in counts.items()
+        name: {"metrics": dict(zip(("tp", "fp", "fn", "tn"), cells, strict=True))}
+        for name, cells in counts.items()
     }
     path = tmp_path / "recovery.json"
     path.write_text(json.dumps([{"architecture": "graphrag", "results": results}]))
-    out = Outcomes(mm.read_pairs(path, "20251109_152804", "m", asked, knowledge), draws=200)
+    out = Outcomes(mm.read_pairs(path, "20251109_152804", "m", pairs, knowledge), draws=200)
     scores = {
         condition: out.score("f1", f"{condition}.graphrag").value for condition in mm.CONDITIONS
     }
@@ -468,10 +487,10 @@ def test_the_papers_numbers_are_rescored_from_the_released_files(run):
     if not all(path.is_file() for path in (*paths.values(), benchmark)):
         pytest.skip("the released files have not been fetched")
     knowledge = corpus.read_knowledge(benchmark, [])
-    asked = {condition: pd.read_csv(paths[name]) for condition, name in mm.PAIRS.items()}
+    pairs = {condition: pd.read_csv(paths[name]) for condition, name in mm.PAIRS.items()}
     run_of_table = f"side_effects/released/recovery_results_{mm.PRINTED[1]}.json"
     out = Outcomes(
-        mm.read_pairs(paths[run_of_table], mm.PRINTED[1], "m", asked, knowledge), draws=200
+        mm.read_pairs(paths[run_of_table], mm.PRINTED[1], "m", pairs, knowledge), draws=200
     )
     normalised = out.where(arm="normalised.graphrag")
     assert normalised.score("f1").value == pytest.approx(0.875)
@@ -482,8 +501,7 @@ def test_the_papers_numbers_are_rescored_from_the_released_files(run):
     assert set(mm.PROMPTED) < set(mm.read_misspellings(paths[mm.NAMES]))
 
 
-def test_exact_matching_is_brittle_for_the_names_that_the_claim_is_about(run):
-    """Right names, of which exact matching finds all, are no evidence against it."""
+def test_that_exact_matching_fails_for_names_that_are_not_in_the_graph_decides_nothing(run):
     drugs = [f"drug{i}" for i in range(40)]
     typed = [Query(f"{drug}x", drug, "insert", 1) for drug in drugs]
     right = [Query(drug, drug, "correct") for drug in drugs]
@@ -494,6 +512,7 @@ def test_exact_matching_is_brittle_for_the_names_that_the_claim_is_about(run):
         for answer, query in zip(unchanged(queries), queries, strict=True)
     ]
     rules.decide(run, Outcomes(rows, draws=200), "exact_match_is_brittle")
-    [claim] = [claim for claim in run.claims if claim.kind == "rerun"]
-    assert claim.verdict == "agrees"
-    assert "n = 40" in claim.why
+    (finding,) = run.claims
+    assert (finding.verdict, finding.reason) == ("cannot be tested", "by construction")
+    assert run.here_findings[0].answer == "not run"
+    assert not any(answer.predicted for answer in unchanged(typed)), "no answers could be others"

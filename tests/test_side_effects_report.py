@@ -13,6 +13,7 @@ from evaluation.answers import Answer, make_row
 from evaluation.outcomes import Outcomes
 from papers.side_effects import forward as se, forward_report as report
 from papers.side_effects.corpus import Question, yes_no_answer
+from papers.side_effects.rules import WITH_RETRIEVAL
 
 NAMES = ("Qwen2.5-7B-Instruct", "Llama-3.1-8B-Instruct")
 ALL_ARMS = (*se.ARMS, "lookup")
@@ -30,7 +31,7 @@ def questions(n: int = 40) -> list[Question]:
 
 
 def rows(
-    asked: Sequence[Question],
+    pairs: Sequence[Question],
     arm: str,
     wrong: int,
     *,
@@ -39,22 +40,21 @@ def rows(
     **row: str,
 ) -> list[Answer]:
     """All right but the first `wrong`. With `differ` the arms are not handed the same."""
-    made = []
-    for i, q in enumerate(asked):
+    answers = []
+    for i, q in enumerate(pairs):
         handed = q.label == handed_right
         if differ and arm == "format_a" and i % 10 == 0:
             handed = not handed
-        answer = yes_no_answer(
-            q.label if i >= wrong else not q.label, p_yes=0.9 if q.label else 0.1, found=handed
-        )
-        made.append(make_row(answer, q, arm=arm, **{"model": NAMES[0], **row}))
-    return made
+        label = q.label if i >= wrong else not q.label
+        answer = yes_no_answer(label, p_yes=0.9 if label else 0.1, found=handed)
+        answers.append(make_row(answer, q, arm=arm, **{"model": NAMES[0], **row}))
+    return answers
 
 
-def page(asked: Sequence[Question], *more: list[Answer], **wrong: int) -> Outcomes:
-    made = [row for arm, n in wrong.items() for row in rows(asked, arm, n)]
+def page(pairs: Sequence[Question], *more: list[Answer], **wrong: int) -> Outcomes:
+    answers = [row for arm, n in wrong.items() for row in rows(pairs, arm, n)]
     return Outcomes(
-        [*made, *(row for part in more for row in part)], labels=report.LABELS, draws=200
+        [*answers, *(row for part in more for row in part)], labels=report.LABELS, draws=200
     )
 
 
@@ -103,15 +103,17 @@ def test_what_few_drugs_leave_open_is_undecided(run):
 
 def test_a_tie_that_retrieval_forces_refutes_nothing(run):
     """Arms that are handed the same cannot but tie; the released answers decide."""
-    asked = questions(400)
-    same = [row for arm in ("format_a", "format_b") for row in rows(asked, arm, 0, differ=False)]
+    pairs = questions(400)
+    tied_rows = [
+        row for arm in ("format_a", "format_b") for row in rows(pairs, arm, 0, differ=False)
+    ]
     authors = [
         row
         for name in NAMES
         for arm, wrong in (("format_a", 100), ("format_b", 20))
-        for row in rows(asked, arm, wrong, source="released", model=name)
+        for row in rows(pairs, arm, wrong, source="released", model=name)
     ]
-    verdicts = decide(run, page(asked, same, authors), "pairs_beat_lists")
+    verdicts = decide(run, page(pairs, tied_rows, authors), "pairs_beat_lists")
     assert verdicts["pairs_beat_lists"] == "not tested"
     assert "forced" in why(run, "pairs_beat_lists", "rerun")
     assert next(c.verdict for c in run.claims if c.kind == "rescored") == "agrees"
@@ -121,31 +123,70 @@ def test_a_tie_that_retrieval_forces_refutes_nothing(run):
 
 def test_where_a_tie_is_forced_the_authors_prompts_decide(run):
     """There the model reads the texts itself, so the formats can differ."""
-    asked = questions(400)
+    pairs = questions(400)
     arms = {"graphrag": 0, "format_b": 0, "format_a": 0}
-    same = [row for arm in arms for row in rows(asked, arm, 0, differ=False)]
+    tied_rows = [row for arm in arms for row in rows(pairs, arm, 0, differ=False)]
     by_prompt = {"authors_graphrag": 0, "authors_format_b": 40, "authors_format_a": 100}
-    read = [row for arm, wrong in by_prompt.items() for row in rows(asked, arm, wrong)]
-    decide(run, page([], same, read), "graphrag_beats_text_rag", "pairs_beat_lists")
+    authors_rows = [row for arm, wrong in by_prompt.items() for row in rows(pairs, arm, wrong)]
+    decide(run, page([], tied_rows, authors_rows), "graphrag_beats_text_rag", "pairs_beat_lists")
     assert {finding.verdict for finding in run.claims if finding.kind == "rerun"} == {"agrees"}
     reason = why(run, "graphrag_beats_text_rag", "rerun")
     assert reason.index("authors_graphrag") < reason.index("The tie is forced")
 
 
-@pytest.mark.parametrize(("wrong", "verdict"), [(40, "differs"), (400, "agrees")])
-def test_a_small_lead_is_no_substantial_one(run, wrong, verdict):
-    """Of 1,000 pairs, 40 are four points; the word asks for more than ten."""
-    out = page(questions(1000), graphrag=0, format_a=400, format_b=wrong)
-    claims = ("graphrag_beats_text_rag", "graphrag_far_above_text_rag")
-    found = decide(run, out, *claims)
-    assert found == {"graphrag_beats_text_rag": "agrees", "graphrag_far_above_text_rag": verdict}
+@pytest.mark.parametrize(
+    ("graph", "format_b", "verdict"),
+    [(4, 80, "agrees"), (0, 80, "agrees"), (70, 80, "differs"), (40, 80, "inconclusive")],
+)
+def test_a_substantial_lead_removes_most_errors(run, graph, format_b, verdict):
+    """Of 1,600 pairs, 80 are five points: no lead could be ten."""
+    wrong = {"graphrag": graph, "format_a": 400, "format_b": format_b}
+    pairs = questions(1600)
+    released = [rows(pairs, arm, n, source="released") for arm, n in wrong.items()]
+    rules.decide(run, page([], *released), "graphrag_far_above_text_rag")
+    assert next(c.verdict for c in run.claims if c.kind == "rescored") == verdict
+
+
+def test_in_a_rerun_the_errors_by_the_authors_prompts_are_counted(run):
+    """By the prompts of the paper's text all arms state the same fact and err alike."""
+    pairs = questions(1600)
+    text = [rows(pairs, arm, 0, differ=False) for arm in WITH_RETRIEVAL]
+    claim = "graphrag_far_above_text_rag"
+    assert decide(run, page([], *text), claim) == {claim: "not tested"}
+    wrong = {"authors_graphrag": 2, "authors_format_a": 400, "authors_format_b": 100}
+    by_prompt = [rows(pairs, arm, n) for arm, n in wrong.items()]
+    assert decide(run, page([], *text, *by_prompt), claim) == {claim: "agrees"}
+
+
+def test_few_pairs_without_an_error_do_not_show_that_none_is_left(run):
+    """Of 40 drugs without an error, every draw would remove all errors."""
+    wrong = {"authors_graphrag": 0, "authors_format_a": 80, "authors_format_b": 12}
+    by_prompt = [rows(questions(160), arm, n) for arm, n in wrong.items()]
+    claim = "graphrag_far_above_text_rag"
+    assert decide(run, page([], *by_prompt), claim) == {claim: "inconclusive"}
+
+
+@pytest.mark.parametrize(("ranks_lists", "verdict"), [(False, "agrees"), (True, "inconclusive")])
+def test_lists_that_are_all_answered_no_are_compared_by_their_ranks(run, ranks_lists, verdict):
+    """A constant answer is a matter of the threshold; whether the lists were read, the AUC shows."""
+    pairs = questions(160)
+    tied_rows = [rows(pairs, arm, 0, differ=False) for arm in ("format_a", "format_b")]
+    lists = []
+    for position, pair in enumerate(pairs):
+        p_yes = (0.4 if pair.label else 0.1) if ranks_lists else 0.1 + 0.001 * (position % 7)
+        answer = yes_no_answer(False, p_yes=p_yes)
+        lists.append(make_row(answer, pair, arm="authors_format_a", model=NAMES[0]))
+    sentences = rows(pairs, "authors_format_b", 0)
+    out = page([], *tied_rows, lists, sentences)
+    assert decide(run, out, "pairs_beat_lists") == {"pairs_beat_lists": verdict}
+    assert "AUC 1.00" in why(run, "pairs_beat_lists", "rerun")
 
 
 @pytest.mark.parametrize(("closed_book", "verdict"), [(100, "differs"), (400, "agrees")])
 def test_far_more_accurate_asks_for_more_than_ten_points(run, closed_book, verdict):
     out = page(questions(1600), closed_book=closed_book, format_a=40, format_b=0, graphrag=0)
-    found = decide(run, out, "retrieval_beats_closed_book")
-    assert found == {"retrieval_beats_closed_book": verdict}
+    verdicts = decide(run, out, "retrieval_beats_closed_book")
+    assert verdicts == {"retrieval_beats_closed_book": verdict}
 
 
 def test_the_printed_accuracy_of_hosted_models_is_too_low_for_chance(run):
@@ -183,23 +224,68 @@ def test_a_single_error_tells_nothing_about_errors(run):
 @pytest.mark.parametrize("name", ["red eyes", "rash"])
 def test_a_released_error_may_be_the_parsers_or_a_failed_query(run, name):
     """The replies are not released, so no released error is known to be the model's."""
-    asked = [*(Question("a", f"{name} {i}", label=False) for i in range(6)), *questions(40)]
-    released = rows(asked, "graphrag", 6, source="released")
-    pairs = rows(asked, "format_b", 0, source="released")
+    pairs = [*(Question("a", f"{name} {i}", label=False) for i in range(6)), *questions(40)]
+    released = rows(pairs, "graphrag", 6, source="released")
+    format_b = rows(pairs, "format_b", 0, source="released")
     claim = "residual_errors_are_llm_mislabels"
-    rules.decide(run, page([], released, pairs), claim, recorded=[0.8] * 6)
+    recorded = [(False, 0.8)] * 6
+    rules.decide(run, page([], released, format_b), claim, recorded=recorded)
     assert next(c.verdict for c in run.claims if c.kind == "rescored") == "inconclusive"
     assert ("Format B 0 of 6" in why(run, claim, "rescored")) == (name == "red eyes")
     assert ("query of the graph failed" in why(run, claim, "rescored")) == (name == "rash")
 
 
 @pytest.mark.parametrize(("last", "verdict"), [(0.8, "inconclusive"), (1.0, "differs")])
-def test_a_recorded_confidence_can_refute_and_never_support(run, last, verdict):
+def test_a_recorded_confidence_can_refute_and_alone_supports_nothing(run, last, verdict):
     released = rows(questions(40), "graphrag", 6, source="released")
-    rules.decide(
-        run, page([], released), "residual_errors_not_retrieval", recorded=[0.8] * 5 + [last]
-    )
+    recorded = [(False, 0.8)] * 5 + [(False, last)]
+    rules.decide(run, page([], released), "residual_errors_not_retrieval", recorded=recorded)
     assert next(c.verdict for c in run.claims if c.kind == "rescored") == verdict
+
+
+@pytest.mark.parametrize(
+    ("n_wrong_with_other", "of_right", "verdict"),
+    [(0, 1.0, "agrees"), (1, 1.0, "inconclusive"), (0, 0.8, "inconclusive")],
+)
+def test_the_same_graph_with_the_other_model_shows_that_retrieval_did_not_fail(
+    run, n_wrong_with_other, of_right, verdict
+):
+    """A right answer with the confidence of a failed query leaves room for failed queries."""
+    pairs = questions(40)
+    released = rows(pairs, "graphrag", 6, source="released")
+    n_wrong = n_wrong_with_other
+    other = rows(pairs, "graphrag", n_wrong, source="released", model=NAMES[1])
+    recorded = [(False, 0.8)] * (6 + n_wrong) + [(True, of_right)]
+    rules.decide(run, page([], released, other), "residual_errors_not_retrieval", recorded=recorded)
+    finding = next(finding for finding in run.claims if finding.kind == "rescored")
+    assert finding.verdict == verdict
+    assert f"answers {6 + n_wrong - 2 * n_wrong} of these {6 + n_wrong} pairs right" in finding.why
+
+
+@pytest.mark.parametrize(
+    ("n_unlike", "verdict"), [(0, "agrees"), (4, "agrees"), (80, "differs"), (16, "inconclusive")]
+)
+def test_the_filter_decides_if_two_models_answer_a_pair_alike(run, n_unlike, verdict):
+    """Of 800 pairs, 80 are ten per cent; the bound is two."""
+    pairs = questions(800)
+    released = []
+    for arm in WITH_RETRIEVAL:
+        released += rows(pairs, arm, 0, source="released")
+        n_wrong = n_unlike if arm == "format_a" else 0
+        released += rows(pairs, arm, n_wrong, source="released", model=NAMES[1])
+    rules.decide(run, page([], released), "filter_decides")
+    finding = next(finding for finding in run.claims if finding.kind == "rescored")
+    assert finding.verdict == verdict
+    assert finding.why.count("answer alike") == 3, "each architecture with retrieval is asked"
+
+
+@pytest.mark.parametrize(("wrong", "verdict"), [(0, "agrees"), (80, "differs")])
+def test_in_a_rerun_the_model_only_words_if_it_repeats_the_stated_fact(run, wrong, verdict):
+    """A wrong answer here is one that contradicts the prompt, for the prompt is right."""
+    pairs = questions(800)
+    repeated = [rows(pairs, arm, 0, differ=False) for arm in ("format_a", "format_b")]
+    graph = rows(pairs, "graphrag", wrong, differ=False)
+    assert decide(run, page([], *repeated, graph), "filter_decides") == {"filter_decides": verdict}
 
 
 @pytest.mark.parametrize(
@@ -217,14 +303,14 @@ def test_a_neighbouring_term_has_the_words_of_the_other_in_a_row(effect, listed,
 
 
 def test_wrong_answers_are_split_by_neighbouring_terms():
-    asked = [
+    pairs = [
         Question("a", "pain", label=False),
         Question("a", "rash", label=False),
         Question("b", "pain", label=False),
         Question("b", "fever", label=True),
     ]
-    made = rows(asked, "format_b", 1, source="released")
-    split = report.by_neighbour(page([], made), {"a": ["back pain"], "b": ["fever"]})
+    answers = rows(pairs, "format_b", 1, source="released")
+    split = report.by_neighbour(page([], answers), {"a": ["back pain"], "b": ["fever"]})
     assert len(split.frame) == 3
     assert len(split.where(**{"terms of the drug": report.NEIGHBOUR}).frame) == 1
     assert "1 wrong YES: to 100.0 %" in report.describe_neighbours(split)
@@ -236,19 +322,19 @@ def test_an_arm_that_is_missing_leaves_its_claims_untested(run):
 
 
 def test_an_arm_added_to_the_page_changes_no_verdict(run):
-    asked = questions(400)
-    few = page(asked, closed_book=150, format_a=100, format_b=60, graphrag=0, lookup=0)
-    more = few.concat([row for i in range(5) for row in rows(asked, f"new_{i}", 60)])
-    found = []
+    pairs = questions(400)
+    few = page(pairs, closed_book=150, format_a=100, format_b=60, graphrag=0, lookup=0)
+    more = few.concat([row for i in range(5) for row in rows(pairs, f"new_{i}", 60)])
+    findings = []
     for out in (few, more):
         decide(run, out, *FOUR)
-        found.append([c.model_dump() for c in run.claims])
-    assert found[0] == found[1]
+        findings.append([c.model_dump() for c in run.claims])
+    assert findings[0] == findings[1]
 
 
 def test_an_unparsed_answer_counts_as_no_and_is_counted():
-    asked = [Question("a", "x", True), Question("b", "y", False)]
-    out = Outcomes([make_row(yes_no_answer(None), q, arm="arm") for q in asked], draws=200)
+    pairs = [Question("a", "x", True), Question("b", "y", False)]
+    out = Outcomes([make_row(yes_no_answer(None), q, arm="arm") for q in pairs], draws=200)
     assert (out.score("accuracy").value, out.score("accuracy").unparsed) == (0.5, 2)
     assert out.score("sensitivity").value == 0
 
@@ -259,7 +345,7 @@ def test_an_unparsed_answer_counts_as_no_and_is_counted():
 )
 def test_the_released_answers_decide_whether_the_model_matters_less(run, llama, verdict):
     """Qwen is right in 0, 6, 12 and 18 of the 20 pairs of a drug, arm after arm."""
-    made = [
+    answers = [
         make_row(
             yes_no_answer(j < rights + i % 2),
             Question(f"d{i}", f"e{j}", True),
@@ -267,50 +353,50 @@ def test_the_released_answers_decide_whether_the_model_matters_less(run, llama, 
             model=name,
             source="released",
         )
-        for name, of in zip(NAMES, ((0, 6, 12, 18), llama), strict=True)
-        for arm, rights in zip(se.ARMS, of, strict=True)
+        for name, rights_by_arm in zip(NAMES, ((0, 6, 12, 18), llama), strict=True)
+        for arm, rights in zip(se.ARMS, rights_by_arm, strict=True)
         for i in range(60)
         for j in range(
             30 if arm == se.ARMS[0] else 20
         )  # the first arm is put further pairs, which do not count
     ]
-    rules.decide(run, page([], made), "model_difference_small")
+    rules.decide(run, page([], answers), "model_difference_small")
     assert next(c.verdict for c in run.claims if c.kind == "rescored") == verdict
     assert next(c.verdict for c in run.claims if c.kind == "rerun") == "not tested"
 
 
 def test_every_cell_of_the_three_tables_is_filled_or_explained(run):
-    asked = questions(80)
+    pairs = questions(80)
     authors = [
         row
         for name in NAMES
         for arm in se.ARMS
-        for row in rows(asked, arm, 4, source="released", model=name)
+        for row in rows(pairs, arm, 4, source="released", model=name)
     ]
-    here = [row for arm in se.ARMS for row in rows(asked, arm, 2)]
-    report.report_tables(run, page([], authors, here), NAMES[0], "", "one model")
+    own_rows = [row for arm in se.ARMS for row in rows(pairs, arm, 2)]
+    report.report_tables(run, page([], authors, own_rows), NAMES[0], "", "one model")
     numbers = published.published("side_effects").numbers
-    wanted = {n.id for n in numbers if n.id.split(".")[1] in ("table1", "table2", "table3")}
-    assert {id for kind, id in run._values if kind == "rescored"} == wanted
+    expected = {n.id for n in numbers if n.id.split(".")[1] in ("table1", "table2", "table3")}
+    assert {id for kind, id in run._values if kind == "rescored"} == expected
     rerun = {id for kind, id in run._values if kind == "rerun"}
     explained = {id for kind, id in run._reasons if kind == "rerun"}
-    assert wanted <= rerun | explained
+    assert expected <= rerun | explained
     assert not rerun & explained
-    assert {id for id in rerun if "table1" in id} == {id for id in wanted if "table1" in id}
+    assert {id for id in rerun if "table1" in id} == {id for id in expected if "table1" in id}
 
 
 def test_two_models_here_fill_every_cell_of_the_three_tables(run):
-    asked = questions(80)
-    here = [
+    pairs = questions(80)
+    own_rows = [
         row
         for n, name in enumerate(NAMES)
         for arm in se.ARMS
-        for row in rows(asked, arm, 2 + 4 * n, model=name)
+        for row in rows(pairs, arm, 2 + 4 * n, model=name)
     ]
-    report.report_tables(run, page([], here), *NAMES, "")
+    report.report_tables(run, page([], own_rows), *NAMES, "")
     numbers = published.published("side_effects").numbers
-    wanted = {n.id for n in numbers if n.id.split(".")[1] in ("table1", "table2", "table3")}
-    assert {id for kind, id in run._values if kind == "rerun"} == wanted
+    expected = {n.id for n in numbers if n.id.split(".")[1] in ("table1", "table2", "table3")}
+    assert {id for kind, id in run._values if kind == "rerun"} == expected
     assert run._values["rerun", "side_effects.table3.graphrag.difference"].value == pytest.approx(
         100 * 4 / 80
     )
@@ -318,13 +404,13 @@ def test_two_models_here_fill_every_cell_of_the_three_tables(run):
 
 @pytest.mark.parametrize("yes", [0, 1])
 def test_precision_without_a_yes_is_explained_and_the_rest_of_the_table_is_filled(run, yes):
-    asked = questions(8)
+    pairs = questions(8)
     out = page(
         [],
         [
             make_row(yes_no_answer(i < yes), q, arm=arm, model="m")
             for arm in se.ARMS
-            for i, q in enumerate(asked)
+            for i, q in enumerate(pairs)
         ],
     )
     report.report_tables(run, out, "m", "", "one model")
@@ -333,8 +419,8 @@ def test_precision_without_a_yes_is_explained_and_the_rest_of_the_table_is_fille
     undefined = set() if yes else {f"side_effects.table1.{arm}.precision" for arm in se.ARMS}
     assert set(explained) == undefined
     assert len(measured) == len(se.ARMS) * len(report.METRICS) - len(undefined)
-    shown = out.reproduction_table(run.printed, "side_effects.table1", report.METRICS, "")
-    assert "precision" in shown.text  # printed, if not measured
+    table = out.reproduction_table(run.printed, "side_effects.table1", report.METRICS, "")
+    assert "precision" in table.text  # printed, if not measured
     with pytest.raises(ValueError, match="presicion"):
         run.rerun_of(
             "side_effects.table1.graphrag.precision",
@@ -345,15 +431,15 @@ def test_precision_without_a_yes_is_explained_and_the_rest_of_the_table_is_fille
 
 
 def test_an_unread_answer_of_table_3_is_told_by_both_ways_of_counting(run):
-    asked = questions(80)
+    pairs = questions(80)
     authors = [
         row
         for name in NAMES
         for arm in se.ARMS
-        for row in rows(asked, arm, 4, source="released", model=name)
+        for row in rows(pairs, arm, 4, source="released", model=name)
     ]
     unread = make_row(
-        yes_no_answer(None), asked[-1], arm="closed_book", model=NAMES[1], source="released"
+        yes_no_answer(None), pairs[-1], arm="closed_book", model=NAMES[1], source="released"
     )
     authors = [
         unread if (r.unit, r.arm, r.model) == (unread.unit, unread.arm, unread.model) else r
@@ -366,23 +452,23 @@ def test_an_unread_answer_of_table_3_is_told_by_both_ways_of_counting(run):
 
 
 def test_the_break_is_told_on_both_sides_and_beside_the_other_format():
-    asked = [Question(f"d{i}", f"e{i}", label=True) for i in range(20)]
-    lists = rows(asked, "format_a", 0, source="released")
+    pairs = [Question(f"d{i}", f"e{i}", label=True) for i in range(20)]
+    lists = rows(pairs, "format_a", 0, source="released")
     lists = [
         replace(r, measures={**r.measures, "place": (1990.0 + i, 1.0)}) for i, r in enumerate(lists)
     ]
     lists = [replace(r, predicted="NO") if i > 10 else r for i, r in enumerate(lists)]
-    told = report.sides(
-        page([], lists, rows(asked, "format_b", 0, source="released")), se.MAX_PROMPT_CHARACTERS
+    text = report.sides(
+        page([], lists, rows(pairs, "format_b", 0, source="released")), se.MAX_PROMPT_CHARACTERS
     )
-    assert re.findall(r"[\d.]+ %", told) == ["100.0 %", "100.0 %", "0.0 %"]
+    assert re.findall(r"[\d.]+ %", text) == ["100.0 %", "100.0 %", "0.0 %"]
 
 
 def test_the_data_claims_notice_a_pair_that_contradicts_its_label(run):
-    asked = [Question("a", f"e{i}", i < 10) for i in range(20)]
+    pairs = [Question("a", f"e{i}", i < 10) for i in range(20)]
     claims = ("benchmark_is_balanced", "benchmark_labels_hold", "lists_exceed_10000_characters")
     none = Outcomes([], draws=200)
-    facts = {"benchmark": asked, "knowledge": {"a": [f"e{i}" for i in range(10)]}, "longest": 9}
+    facts = {"benchmark": pairs, "knowledge": {"a": [f"e{i}" for i in range(10)]}, "longest": 9}
     rules.decide(run, none, *claims, **facts)
     assert [c.verdict for c in run.claims] == ["agrees", "agrees", "differs"]
     rules.decide(run, none, *claims, **facts | {"knowledge": {"a": ["e11"]}, "longest": 10_001})
@@ -390,22 +476,22 @@ def test_the_data_claims_notice_a_pair_that_contradicts_its_label(run):
 
 
 def test_both_prompts_stand_beside_the_printed_cell_on_the_same_pairs(run):
-    asked = questions(80)
+    pairs = questions(80)
     authors = [
         row
         for name in NAMES
         for arm in se.ARMS
-        for row in rows(asked, arm, 8, source="released", model=name)
+        for row in rows(pairs, arm, 8, source="released", model=name)
     ]
-    by_text = [row for arm in se.ARMS for row in rows(asked, arm, 20, model="m")]
-    half = asked[:40]
+    by_text = [row for arm in se.ARMS for row in rows(pairs, arm, 20, model="m")]
+    half = pairs[:40]
     by_release = Outcomes(
         [row for prompt in report.ARM_OF_PROMPT for row in rows(half, prompt, 10, model="m")],
         draws=200,
     )
     table = report.prompts_table(run, page([], authors, by_text), by_release, "qwen", "m")
-    shown = table.text.replace("\N{NO-BREAK SPACE}", " ")
-    assert "62.90%" in shown
-    assert "90.0 %" in shown  # the released answers: 72 of 80
-    assert "50.0 %" in shown  # by the paper's text: 20 of the same 40, of 80 it would be 75 %
-    assert "75.0 %" in shown  # by the released prompts: 30 of 40
+    text = table.text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "62.90%" in text
+    assert "90.0 %" in text  # the released answers: 72 of 80
+    assert "50.0 %" in text  # by the paper's text: 20 of the same 40, of 80 it would be 75 %
+    assert "75.0 %" in text  # by the released prompts: 30 of 40

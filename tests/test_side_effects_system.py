@@ -311,8 +311,8 @@ def test_the_system_answers_as_the_arm_of_each_notebook(
         (arm,) = expand([query])
         assert names_of(answer) == items_of(arm) == set(query.drugs)
     written = questions.WrittenCypher(db)
-    asked = questions.make_questions(sample.facts, 9, 3)
-    for question, arm in zip(asked, written(asked), strict=True):
+    form_questions = questions.make_questions(sample.facts, 9, 3)
+    for question, arm in zip(form_questions, written(form_questions), strict=True):
         answer = side_effects.ask(question.text)
         assert names_of(answer) == items_of(arm) == question.answer, question.text
     first, second = pairs[0], pairs[-1]

@@ -448,7 +448,7 @@ def _evaluate_first(
 
 
 def _with_skipped(decision: Decision, skipped: Sequence[Decision]) -> Decision:
-    """Add why earlier rules had no answer, and their forced ties, to the decision of a later one."""
+    """Add to a decision why earlier rules had no answer, and their forced ties."""
     reasons = dict.fromkeys([decision.why])
     reasons |= dict.fromkeys(earlier.why for earlier in skipped)
     others = [earlier for earlier in skipped if earlier is not decision]

@@ -374,14 +374,14 @@ class Window:
     prompt_characters: int = 20_000
 
 
-def texts_in_window(store: TextStore, effect: str, window: Window) -> list[str]:
-    """Return what the window shows of the documents with the effect's words, nearest first."""
+def documents_in_window(store: TextStore, effect: str, window: Window) -> list[int]:
+    """Return the documents with the effect's words that reach the prompt, nearest first."""
     containing = [row for row, text in enumerate(store.texts) if effect in text]
     (rows,) = store.index.nearest([effect], store.index.size, keep=np.array(containing, dtype=int))
-    texts = [store.texts[row][: window.characters] for row in rows]
-    lengths = [len(text) for text in texts[: window.documents]]
+    nearest = [int(row) for row in rows[: window.documents]]
+    lengths = [len(store.texts[row][: window.characters]) for row in nearest]
     n_fitting = sum(length <= window.prompt_characters for length in accumulate(lengths))
-    return texts[:n_fitting]
+    return nearest[:n_fitting]
 
 
 def lists_within(store: TextStore, row: int, effect: str, characters: int) -> bool:
@@ -412,16 +412,20 @@ class FormatALlm:
         return [self._answer(query) for query in queries]
 
     def _answer(self, query: Query) -> Answer:
-        texts, seconds = _time(partial(texts_in_window, self.store, query.effect, self.window))
+        with stopwatch() as watch:
+            documents = documents_in_window(self.store, query.effect, self.window)
+            texts = [self.store.texts[row][: self.window.characters] for row in documents]
         prompts = [extraction_prompt(query.effect, texts)] if texts else []
         replies = self.generator.generate_at_once(prompts, len(texts), "Format A")
         drugs = self.generator.parse_replies(replies)
-        in_window = self._drugs_in_window(query)
-        return make_answer(query, drugs, seconds, replies, in_window=in_window)
+        in_window = self._drugs_in_window(query, documents)
+        return make_answer(query, drugs, watch.seconds, replies, in_window=in_window)
 
-    def _drugs_in_window(self, query: Query) -> set[str]:
+    def _drugs_in_window(self, query: Query, documents: Sequence[int]) -> set[str]:
+        """Find the relevant drugs whose document in the prompt shows the effect."""
         drugs = set()
-        for row, (drug, _) in enumerate(self.store.pairs):
+        for row in documents:
+            drug, _ = self.store.pairs[row]
             if drug not in query.drugs:
                 continue
             if lists_within(self.store, row, query.effect, self.window.characters):
