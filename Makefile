@@ -143,8 +143,8 @@ test-faults: $(READY) ## kill, fill, damage and misuse a project: [SEED=7] [TRIA
 chromium: $(READY)
 	@$(PY) -m publish.doctor --browser
 
-bench: $(READY) ## measure speed side by side with the naive way and with the engine's own rate
-	@$(PYTEST) -s -m bench tests/bench
+bench: $(READY) $(INTEROP)/installed ## measure speed beside the naive way, other libraries and the engine's own rate
+	@INTEROP="$$PWD/$(INTEROP)/bin/python" $(PYTEST) -s -m bench tests/bench
 
 # ------------------------------------------------------------------------------------- upkeep
 override COMPILE := $(VENV)/bin/uv pip compile -q --universal --generate-hashes \

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from test_requests import row
 
-from evaluation import answers, recording
+from evaluation import answers, record, recording
 from evaluation.answers import Answer, PlainUnit, make_row, to_frame
 from helpers import requests
 from helpers.requests import Store, StoreError, write
 from resources import engines, lora
+from resources.settings import settings
 
 ADAPTER = "cd" * 32
 ADAPTED = f"{'ab' * 32}:bf16+{ADAPTER}"
@@ -96,3 +97,36 @@ def test_too_large_a_file_is_refused_and_a_profile_that_did_not_run_is_named(
     assert not list((tmp_path / "released").glob("smoke/*"))
     with pytest.raises(StoreError, match="no run of profile laptop"):
         recording.record_replies("laptop")
+
+
+LAPTOP_MODEL = "Qwen2.5-Coder-1.5B-Instruct"
+
+
+@pytest.mark.parametrize(
+    ("setting", "stored_model", "is_measured"),
+    [
+        ("check", LAPTOP_MODEL, True),
+        ("stored", LAPTOP_MODEL, False),
+        ("stored", "another", True),
+        ("stored-only", LAPTOP_MODEL, False),
+        ("stored-only", "another", False),
+    ],
+)
+def test_single_questions_are_timed_unless_the_times_of_the_same_model_are_stored(
+    run, monkeypatch, setting, stored_model, is_measured
+):
+    monkeypatch.setenv("ANSWERS", setting)
+    settings.cache_clear()
+    unit = PlainUnit("a", "a", "a question", "yes")
+    timed = Answer(repeat=1, model=stored_model, measures={"seconds": (0.5, 1.0)})
+    stored = [make_row(Answer("yes", repeat=1), unit, arm="x"), make_row(timed, unit, arm="y")]
+    answers.write(answers.TIMED / "laptop" / "01_toy", to_frame(stored), licence="CC0-1.0")
+    a_run = record.start(notebook="01_toy", paper="side_effects", profile="laptop", parameters={})
+    measured = make_row(Answer("measured"), unit, arm="y")
+    rows = a_run.live(lambda: [measured])
+    settings.cache_clear()
+    if is_measured:
+        assert rows == [measured]
+    else:
+        own_arms = ["x", "y"] if stored_model == LAPTOP_MODEL else ["x"]
+        assert sorted(rows["arm"]) == own_arms

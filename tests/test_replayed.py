@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from evaluation import record
-from evaluation.records import Record, load
+from evaluation.records import STORED_TIMES, Record, load
 from helpers.usage import Usage
 from publish import pieces
 from publish.replayed import Replayed, replayed_sentences
@@ -93,3 +93,11 @@ def test_the_book_adds_up_its_runs(make):
     assert len(rows) == 1 + 1 + 2 + 1, "a heading, a row for each run, and their sum"
     assert "3 of 4" in rows[-1]
     assert "3 of 3" in rows[-1]
+
+
+def test_stored_times_of_single_questions_are_said_to_be_of_an_earlier_run(tmp_path):
+    run = record.start(notebook="01_toy", paper="side_effects", profile="laptop", parameters={})
+    run.count_requests(Usage(requests=2, cached=2))
+    run.timing(STORED_TIMES, 0, questions=9)
+    text = replayed_sentences([load(run.save(tmp_path / "01_toy.json"))])
+    assert text.endswith("The times of single questions are those of an earlier run.")

@@ -215,38 +215,49 @@ def bootstrap(
     order = np.argsort(numbers) if clusters is None else np.lexsort((numbers, units))
     numbers = numbers[order]
     units = units[order]
-    groups = None
-    if clusters is not None:
-        groups = np.split(numbers, np.flatnonzero(np.diff(units)) + 1)
+    sizes = None if clusters is None else np.unique(units, return_counts=True)[1]
     value = float(statistic(numbers))
     if np.isnan(value):
         return Score(value, len(numbers), value, value)
     if value in (0.0, 1.0) and (numbers == value).all():
-        n_units = len(numbers) if groups is None else len(groups)
+        n_units = len(numbers) if sizes is None else len(sizes)
         return Score(value, len(numbers), *wilson(value * n_units, n_units))
-    drawn = _resampled_statistics(statistic, numbers, groups, np.random.default_rng(seed), draws)
+    drawn = _resampled_statistics(statistic, numbers, sizes, np.random.default_rng(seed), draws)
     return Score(value, len(numbers), *percentiles(value, drawn[np.isfinite(drawn)]))
 
 
 def _resampled_statistics(
     statistic: Statistic,
     numbers: Floats,
-    groups: Sequence[Floats] | None,
+    sizes: NDArray[np.int64] | None,
     rng: np.random.Generator,
     draws: int,
 ) -> Floats:
-    """The statistic of each bootstrap sample of the numbers, or of the groups if there are any."""
-    n_units = len(numbers) if groups is None else len(groups)
+    """The statistic of each bootstrap sample of the numbers, or of groups of them.
+
+    Args:
+        statistic: The statistic.
+        numbers: (n,) numbers; those of a group lie side by side.
+        sizes: (n_groups,) sizes of the groups; None if each number is drawn alone.
+        rng: What draws.
+        draws: Number of samples.
+    """
+    n_units = len(numbers) if sizes is None else len(sizes)
+    starts = None if sizes is None else np.cumsum(sizes) - sizes
     statistics = np.empty(draws)
     for i in range(draws):
         drawn = rng.integers(n_units, size=n_units)
-        sample = numbers[drawn] if groups is None else _join_groups(groups, drawn)
-        statistics[i] = statistic(sample)
+        if sizes is not None and starts is not None:
+            drawn = _rows_of_groups(starts[drawn], sizes[drawn])
+        statistics[i] = statistic(numbers[drawn])
     return statistics
 
 
-def _join_groups(groups: Sequence[Floats], indices: NDArray[np.int64]) -> Floats:
-    return np.concatenate([groups[index] for index in indices])
+def _rows_of_groups(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows of groups, one group after the other, from their first rows and their sizes."""
+    ends = np.cumsum(sizes)
+    shifts = np.repeat(starts - (ends - sizes), sizes)
+    return shifts + np.arange(ends[-1])
 
 
 def percentile(q: float) -> Statistic:

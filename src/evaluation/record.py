@@ -275,14 +275,20 @@ class Run:
     def live(self, measure: Callable[[], Sequence[Answer]]) -> pd.DataFrame | list[Answer]:
         """Rows of repetition 1, which only a live server can make.
 
-        With ANSWERS=stored-only they are the stored ones.
+        With ANSWERS=stored they are the stored ones if the model has any, with
+        ANSWERS=stored-only in any case; the record says so.
         """
-        if settings().answers != "stored-only":
+        setting = settings().answers
+        if setting not in ("stored", "stored-only"):
             return list(measure())
-        stored = answers.read(answers.timed(self.notebook, self.profile))
+        own_model = profile_model(self.profile)
+        rows = answers.read(answers.timed(self.notebook, self.profile))
         # The times of the reference's model are not those of this one.
-        own_models = ["", profile_model(self.profile)]
-        return stored[stored["model"].isin(own_models) & (stored["repeat"] == 1)]
+        stored = rows[rows["model"].isin(["", own_model]) & (rows["repeat"] == 1)]
+        if setting == "stored" and own_model not in set(stored["model"]):
+            return list(measure())
+        self.timing(records.STORED_TIMES, 0, questions=len(stored))
+        return stored
 
     def rescored(
         self,

@@ -131,6 +131,10 @@ class HereFinding(ClaimAnswer):
     answer: HereAnswer
 
 
+STORED_TIMES: Final = "times of single questions, stored"
+"""The step of a record that took the times of single questions from an earlier run."""
+
+
 class Timing(Strict):
     """Seconds of one step, with counts of what it did."""
 

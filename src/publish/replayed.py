@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from evaluation.records import Record
+from evaluation.records import STORED_TIMES, Record
 
 SEARCHES: Final = "searches by meaning"
 """The step of a record that counts searches."""
@@ -93,7 +93,14 @@ def replayed_sentences(records: Sequence[Record]) -> str:
     if not shares:
         return ""
     outcomes = _repeated_sentences(replies, searches)
+    if any(map(_has_stored_times, records)):
+        outcomes.append("The times of single questions are those of an earlier run.")
     return " ".join([f"Replayed from what is stored: {' and '.join(shares)}.", *outcomes])
+
+
+def _has_stored_times(record: Record) -> bool:
+    """Whether a run took the times of single questions from an earlier one."""
+    return any(step.name == STORED_TIMES for step in record.provenance.timings)
 
 
 def _repeated_sentences(replies: Replayed, searches: Replayed) -> list[str]:

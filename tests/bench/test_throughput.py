@@ -1,15 +1,23 @@
-"""Speed of the four arms' prompts: this project, the engine asked by bare HTTP, and the naive loop, side by side."""
+"""Speed of the four arms' prompts, side by side.
+
+This project, lm-evaluation-harness and bare HTTP ask the same server; the naive loop asks one
+with default settings.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
 
 import httpx
 import pytest
@@ -22,6 +30,9 @@ from resources.services import LlmEndpoint
 
 REQUESTS = 64
 TOKENS = 8
+HARNESS_PYTHON = os.environ.get("INTEROP", "")
+"""The Python that has lm-evaluation-harness."""
+HARNESS_WORKER = Path(__file__).with_name("harness_worker.py")
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
 
 
@@ -108,6 +119,22 @@ def bare(endpoint: LlmEndpoint, prompts: list[list[dict[str, str]]], concurrency
     return Rate(len(prompts) / seconds, tokens / seconds)
 
 
+def by_the_harness(endpoint: LlmEndpoint, prompts: list[list[dict[str, str]]]) -> Rate:
+    """lm-evaluation-harness with as many requests at once as this project; it counts no tokens."""
+    arguments = [endpoint.base_url, endpoint.model, str(endpoint.concurrency), str(TOKENS)]
+    done = subprocess.run(
+        [HARNESS_PYTHON or sys.executable, str(HARNESS_WORKER), *arguments],
+        input=json.dumps(prompts),
+        env=os.environ | {"OPENAI_API_KEY": endpoint.api_key},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    asked = json.loads(done.stdout.splitlines()[-1])
+    assert len(asked["replies"]) == len(prompts)
+    return Rate(len(prompts) / asked["seconds"], float("nan"))
+
+
 def evidence_first(prompt: list[dict[str, str]]) -> list[dict[str, str]]:
     """The same words with what differs in front, so that no two prompts share a beginning."""
     instruction, _, rest = prompt[0]["content"].partition("Question:\n\n")
@@ -165,12 +192,15 @@ def test_the_client_costs_the_engine_little_and_beats_the_naive_loop(
             "the comparison starts a second server, which it only does for the embedded vLLM"
         )
     ours(endpoint, prompt_sets[0])  # warm
-    rates: dict[str, list[Rate]] = {"this project": [], "bare HTTP": []}
-    for k in range(1, 7):
-        if k % 2:
-            rates["this project"].append(ours(endpoint, prompt_sets[k]))
-        else:
-            rates["bare HTTP"].append(bare(endpoint, prompt_sets[k], endpoint.concurrency))
+    ways: dict[str, Callable[[list[list[dict[str, str]]]], Rate]] = {
+        "this project": lambda prompts: ours(endpoint, prompts),
+        "bare HTTP": lambda prompts: bare(endpoint, prompts, endpoint.concurrency),
+    }
+    if HARNESS_PYTHON:
+        ways["lm-evaluation-harness"] = lambda prompts: by_the_harness(endpoint, prompts)
+    rates: dict[str, list[Rate]] = {name: [] for name in ways}
+    for name, prompts in zip(cycle(ways), prompt_sets[1:7], strict=False):
+        rates[name].append(ways[name](prompts))
     services.stop("llm")
     with naive_server(endpoint) as naive:
         sequential = LLM(naive, folder=None, concurrency=1)
@@ -181,10 +211,24 @@ def test_the_client_costs_the_engine_little_and_beats_the_naive_loop(
         seconds = time.perf_counter() - start
         tokens = count_tokens(replies) or 0
     rates["naive loop"] = [Rate(len(replies) / seconds, tokens / seconds)]
-    for name, found in rates.items():
-        top = max(found, key=lambda rate: rate.tokens_per_second)
-        shown = f"{top.requests_per_second:.2f} requests/s ({top.tokens_per_second:.0f} tokens/s), best of {len(found)}"
-        measured(f"{endpoint.model} by vLLM: {name}", "prompts of 01", shown)
-    best = {name: max(r.tokens_per_second for r in found) for name, found in rates.items()}
-    assert best["this project"] >= 0.9 * best["bare HTTP"]
-    assert best["this project"] >= 2 * best["naive loop"]
+    best = {
+        name: max(of_way, key=lambda rate: rate.requests_per_second)
+        for name, of_way in rates.items()
+    }
+    for name, rate in best.items():
+        tokens_too = (
+            ""
+            if math.isnan(rate.tokens_per_second)
+            else f" ({rate.tokens_per_second:.0f} tokens/s)"
+        )
+        measured(
+            f"{endpoint.model} by vLLM: {name}",
+            "prompts of 01",
+            f"{rate.requests_per_second:.2f} requests/s{tokens_too}, best of {len(rates[name])}",
+        )
+    project, naive_rate = best["this project"], best["naive loop"]
+    assert project.tokens_per_second >= 0.9 * best["bare HTTP"].tokens_per_second
+    assert project.tokens_per_second >= 2 * naive_rate.tokens_per_second
+    if HARNESS_PYTHON:
+        harness = best["lm-evaluation-harness"]
+        assert project.requests_per_second >= 0.9 * harness.requests_per_second
