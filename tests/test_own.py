@@ -284,8 +284,9 @@ def begin(checkout: Path, name: str, paper: str) -> subprocess.CompletedProcess[
 
 @pytest.fixture
 def bare(checkout: Path) -> Path:
-    """The project without the reference's answers, which take a book long to show."""
+    """The project without the reference's answers and pages, which take a book long to show."""
     shutil.rmtree(checkout / "data" / "answers")
+    shutil.rmtree(checkout / "book" / "reference")
     return checkout
 
 
