@@ -84,17 +84,17 @@ def test_own_text_becomes_a_graph_that_cites_file_and_section(folder: Path) -> N
 def test_a_killed_ingestion_goes_on_and_reads_nothing_twice(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read: list[str] = []
+    events: list[str] = []
     train = own_text._train
 
     def train_and_count(*arguments: Any) -> Any:
         reader = train(*arguments)
 
         def read_once(sentences: list[Sentence]) -> list[Sentence]:
-            if len(read) == 1:
-                read.append("killed")
+            if len(events) == 1:
+                events.append("killed")
                 raise KeyboardInterrupt
-            read.append(sentences[0].document)
+            events.append(sentences[0].document)
             return reader(sentences)
 
         return read_once
@@ -107,7 +107,7 @@ def test_a_killed_ingestion_goes_on_and_reads_nothing_twice(
     assert "1 of 2 documents" in again.estimate()
     own_text.ingest(again, data="sample")
     own_text.ingest(OwnFolder.read(folder), data="sample")
-    assert read == ["a.md", "killed", "b.txt"]
+    assert events == ["a.md", "killed", "b.txt"]
     assert "were read before" in OwnFolder.read(folder).estimate()
 
 
@@ -242,8 +242,8 @@ STORE = own_text.store_of(Path("/leaflets"))
 
 
 def test_the_facts_behind_an_answer_are_its_edges_or_chains() -> None:
-    def facts(names: list[str], returned: list[str]) -> list[str]:
-        return [cypher.sentence(fact) for fact in own_text.support(CONTENT, names, returned)]
+    def facts(names: list[str], names_of_rows: list[str]) -> list[str]:
+        return [cypher.sentence(fact) for fact in own_text.support(CONTENT, names, names_of_rows)]
 
     to_warfarin = "aspirin interacts with warfarin."
     bleeding = "aspirin causes side-effect bleeding."
@@ -261,7 +261,7 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphEndpoint
 
 
 @pytest.fixture(scope="module")
-def loaded(endpoint: GraphEndpoint) -> Iterator[Graph]:
+def leaflet_graph(endpoint: GraphEndpoint) -> Iterator[Graph]:
     with graph.connect(endpoint) as database:
         kg.load_graph(database, CONTENT, STORE)
         yield database
@@ -278,33 +278,33 @@ def partners_of(name: str) -> str:
 
 
 @pytest.mark.engine
-def test_the_system_is_the_arm_of_notebook_06(loaded: Graph) -> None:
+def test_the_system_is_the_arm_of_notebook_06(leaflet_graph: Graph) -> None:
     """The same prompts and the same answers, question by question and all at once."""
     questions = ["Which drugs interact with warfarin?", "Which drugs interact with aspirin?"]
     statements = [partners_of("warfarin"), partners_of("aspirin")]
     answers = ["Aspirin and rifampicin.", "Warfarin."]
     all_at_once = Scripted(statements, answers)
     all_at_once.endpoint = type("Endpoint", (), {"model": "m"})()
-    retrieve = cypher.TextToCypher(all_at_once, loaded, CONTENT, store=STORE)
+    retrieve = cypher.TextToCypher(all_at_once, leaflet_graph, CONTENT, store=STORE)
     evidence = answering.graph_evidence(retrieve(questions))
     arm = qa.EvidenceArm(
         "drugrag", all_at_once, evidence, cypher.names_of(CONTENT), max_tokens=64, temperature=0.2
     )
     rows = arm([PlainUnit(text, text, text, "", {}) for text in questions])
     one_by_one = Scripted(*[[statements[0]], [answers[0]], [statements[1]], [answers[1]]])
-    opened = interactions(one_by_one, loaded)
+    opened = interactions(one_by_one, leaflet_graph)
     system_answers = [opened.ask(text) for text in questions]
     assert [answer.text for answer in system_answers] == [row.answer for row in rows]
-    in_system = [prompts[0] for prompts in one_by_one.asked]
-    assert in_system == [prompts[n] for n in (0, 1) for prompts in all_at_once.asked]
+    in_system = [prompts[0] for prompts in one_by_one.prompts]
+    assert in_system == [prompts[n] for n in (0, 1) for prompts in all_at_once.prompts]
 
 
 @pytest.mark.engine
 def test_an_answer_shows_its_rows_statement_and_the_pages_that_state_each_fact(
-    loaded: Graph,
+    leaflet_graph: Graph,
 ) -> None:
     model = Scripted([partners_of("warfarin")], ["Aspirin and metformin."])
-    answer = interactions(model, loaded).ask("Which drugs interact with warfarin?")
+    answer = interactions(model, leaflet_graph).ask("Which drugs interact with warfarin?")
     assert answer.answered
     assert answer.statement == partners_of("warfarin")
     assert answer.details["rows"] == ["aspirin", "rifampicin"]
@@ -319,49 +319,51 @@ def test_an_answer_shows_its_rows_statement_and_the_pages_that_state_each_fact(
 
 
 @pytest.mark.engine
-def test_a_brand_is_answered_by_its_drug_and_said_so(loaded: Graph) -> None:
+def test_a_brand_is_answered_by_its_drug_and_said_so(leaflet_graph: Graph) -> None:
     """The paper's failure: "a brand name vs generic name mismatch"; its fallback resolves it."""
     model = Scripted([partners_of("coumadin")], [partners_of("coumadin")], ["Aspirin."])
-    answer = interactions(model, loaded).ask("Which drugs interact with Coumadin?")
+    answer = interactions(model, leaflet_graph).ask("Which drugs interact with Coumadin?")
     assert answer.answered
     assert answer.details["rows"] == ["aspirin", "rifampicin"]
     assert any("'coumadin' was read as 'warfarin'" in note for note in answer.notes)
     without_statement = Scripted(["I cannot."], ["I cannot."], ["Aspirin."])
-    answer = interactions(without_statement, loaded).ask("Which drugs interact with Coumadin?")
-    assert "aspirin interacts with warfarin" in without_statement.asked[-1][0][-1]["content"]
+    answer = interactions(without_statement, leaflet_graph).ask(
+        "Which drugs interact with Coumadin?"
+    )
+    assert "aspirin interacts with warfarin" in without_statement.prompts[-1][0][-1]["content"]
     assert any("searched for the names" in note for note in answer.notes)
     assert answer.citations
 
 
 @pytest.mark.engine
 def test_it_asks_back_and_asks_no_model_where_a_name_is_doubtful_or_nothing_is_known(
-    loaded: Graph,
+    leaflet_graph: Graph,
 ) -> None:
     doubtful = Scripted([partners_of("wafarinn")], [partners_of("wafarinn")])
-    doubtful_answer = interactions(doubtful, loaded).ask("What interacts with wafarinn?")
+    doubtful_answer = interactions(doubtful, leaflet_graph).ask("What interacts with wafarinn?")
     assert not doubtful_answer.answered
     assert "Is it 'warfarin'?" in doubtful_answer.text
     unknown = Scripted([partners_of("abacavir")], [partners_of("abacavir")])
-    answer = interactions(unknown, loaded).ask("What interacts with abacavir?")
+    answer = interactions(unknown, leaflet_graph).ask("What interacts with abacavir?")
     assert not answer.answered
     assert answer.text == system.NOTHING
     assert "The graph has no 'abacavir'." in answer.notes
-    assert not interactions(Scripted(), loaded).ask(" ").answered
+    assert not interactions(Scripted(), leaflet_graph).ask(" ").answered
 
 
 @pytest.mark.engine
 def test_a_follow_up_is_asked_with_the_questions_statements_and_answers_before(
-    loaded: Graph,
+    leaflet_graph: Graph,
 ) -> None:
     effects = (
         f"MATCH (:{STORE.labels['Drug']} {{name: 'aspirin'}})-[:{STORE.types[CAUSES]}]->(e) "
         "RETURN e.name AS answer"
     )
     model = Scripted([partners_of("warfarin")], ["Aspirin."], [effects], ["Bleeding."])
-    chat = system.Conversation(interactions(model, loaded))
+    chat = system.Conversation(interactions(model, leaflet_graph))
     chat.ask("Which drugs interact with warfarin?")
     answer = chat.ask("And what can aspirin cause?")
-    writing, answering_prompt = model.asked[2][0], model.asked[3][0]
+    writing, answering_prompt = model.prompts[2][0], model.prompts[3][0]
     assert [message["content"] for message in writing[-3:]] == [
         "Which drugs interact with warfarin?",
         partners_of("warfarin"),
@@ -377,61 +379,63 @@ def test_a_follow_up_is_asked_with_the_questions_statements_and_answers_before(
 
 @pytest.mark.engine
 def test_a_follow_up_without_a_name_searches_for_those_of_the_question_before(
-    loaded: Graph,
+    leaflet_graph: Graph,
 ) -> None:
     model = Scripted(["I cannot."], ["I cannot."], ["Aspirin."])
     turn = Turn("Which drugs interact with rifampicin?", "", "Warfarin.")
-    interactions(model, loaded).ask("And why?", [turn])
-    assert "rifampicin interacts with warfarin" in model.asked[-1][0][-1]["content"]
+    interactions(model, leaflet_graph).ask("And why?", [turn])
+    assert "rifampicin interacts with warfarin" in model.prompts[-1][0][-1]["content"]
 
 
 @pytest.mark.engine
-def test_a_statement_that_found_nothing_is_no_example_for_the_next_one(loaded: Graph) -> None:
+def test_a_statement_that_found_nothing_is_no_example_for_the_next_one(
+    leaflet_graph: Graph,
+) -> None:
     """A small model copies what it wrote before, and would never leave it."""
     model = Scripted(
         [partners_of("drug x")], [partners_of("drug x")], ["Yes."], [partners_of("aspirin")], ["W."]
     )
-    chat = system.Conversation(interactions(model, loaded))
+    chat = system.Conversation(interactions(model, leaflet_graph))
     answer = chat.ask("Does warfarin interact with rifampicin?")
     assert answer.answered
     assert not any("drug x" in note for note in answer.notes)
     assert answer.evidence[0].text == "[1] rifampicin interacts with warfarin."
     chat.ask("Which drugs interact with aspirin?")
-    written = [message["content"] for message in model.asked[3][0]]
-    assert partners_of("drug x") not in written
+    contents = [message["content"] for message in model.prompts[3][0]]
+    assert partners_of("drug x") not in contents
 
 
 @pytest.mark.engine
-def test_an_unknown_drug_is_not_answered_from_the_question_before(loaded: Graph) -> None:
+def test_an_unknown_drug_is_not_answered_from_the_question_before(leaflet_graph: Graph) -> None:
     model = Scripted(["I cannot."], ["I cannot."])
     turn = Turn("Which drugs interact with rifampicin?", "", "Warfarin.")
-    answer = interactions(model, loaded).ask("And with ibuprofen?", [turn])
+    answer = interactions(model, leaflet_graph).ask("And with ibuprofen?", [turn])
     assert not answer.answered
     assert answer.notes == ("The graph has no 'ibuprofen'.",)
 
 
 @pytest.mark.engine
-def test_a_misspelt_name_is_found_where_no_statement_is_right(loaded: Graph) -> None:
+def test_a_misspelt_name_is_found_where_no_statement_is_right(leaflet_graph: Graph) -> None:
     model = Scripted(["I cannot."], ["I cannot."], ["Warfarin."])
-    answer = interactions(model, loaded).ask("Which drugs interact with rifampizin?")
+    answer = interactions(model, leaflet_graph).ask("Which drugs interact with rifampizin?")
     assert answer.answered
     assert "'rifampizin' was read as 'rifampicin' (spelling)." in answer.notes
 
 
 @pytest.mark.engine
-def test_own_text_is_in_no_schema_and_no_export(loaded: Graph) -> None:
-    assert not [name for name in loaded.kinds("labels") if name.startswith("Own")]
-    assert not [name for name in loaded.kinds("relationshipTypes") if name.startswith("Own")]
-    assert "Own" not in loaded.schema()
+def test_own_text_is_in_no_schema_and_no_export(leaflet_graph: Graph) -> None:
+    assert not [name for name in leaflet_graph.kinds("labels") if name.startswith("Own")]
+    assert not [name for name in leaflet_graph.kinds("relationshipTypes") if name.startswith("Own")]
+    assert "Own" not in leaflet_graph.schema()
 
 
 def test_notes_tell_of_names_that_neither_question_nor_facts_hold() -> None:
     attempt = cypher.Attempt(partners_of("aspirin"), frozenset({"warfarin"}))
-    retrieved = cypher.Retrieved((("first_try", attempt),), ("warfarin",))
+    result = cypher.Retrieved((("first_try", attempt),), ("warfarin",))
 
     class Found(system.Interactions):
         def retrieve(self, *_: Any) -> cypher.Retrieved:
-            return retrieved
+            return result
 
     model = Scripted(["Warfarin and bleeding."])
     model.endpoint = type("Endpoint", (), {"model": "m"})()
@@ -451,7 +455,7 @@ def test_of_text_without_any_relation_no_model_is_asked() -> None:
     answer = opened.ask("Which drugs interact with warfarin?")
     assert not answer.answered
     assert answer.text == system.EMPTY
-    assert model.asked == []
+    assert model.prompts == []
 
 
 @pytest.mark.parametrize(
@@ -479,13 +483,15 @@ def test_a_mistake_on_the_command_line_is_answered_by_what_to_do(
 
 
 @pytest.mark.engine
-def test_a_forgotten_folder_leaves_nothing_and_others_stay(loaded: Graph, folder: Path) -> None:
+def test_a_forgotten_folder_leaves_nothing_and_others_stay(
+    leaflet_graph: Graph, folder: Path
+) -> None:
     own_text.ingest(OwnFolder.read(folder), data="sample")
     store = own_text.store_of(folder)
-    kg.load_graph(loaded, CONTENT, store)
-    assert loaded.count(f"(n:{store.labels['Drug']})") == 3
-    system.forget(folder, loaded)
+    kg.load_graph(leaflet_graph, CONTENT, store)
+    assert leaflet_graph.count(f"(n:{store.labels['Drug']})") == 3
+    system.forget(folder, leaflet_graph)
     assert not own_text.home_of(folder).exists()
-    assert loaded.count(f"(n:{store.labels['Drug']})") == 0
-    assert loaded.count(f"(n:{STORE.labels['Drug']})") == 3
+    assert leaflet_graph.count(f"(n:{store.labels['Drug']})") == 0
+    assert leaflet_graph.count(f"(n:{STORE.labels['Drug']})") == 3
     assert (folder / "a.md").exists()

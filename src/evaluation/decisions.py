@@ -137,7 +137,41 @@ def decide_by_intervals(
     if verdict == "inconclusive":
         needed = _units_for_all(parts, bounds)
     estimates = tuple(part.estimate() for part in parts if part.label)
+    why += _corrected_text(parts, n_parts * len(parts))
     return Decision(verdict, why, p, needed=needed, estimates=estimates)
+
+
+def _corrected_text(parts: Sequence[Part], n_intervals: int) -> str:
+    """State the corrected interval of each part that its plain interval would refute.
+
+    Args:
+        parts: The intervals and their criteria.
+        n_intervals: Number of intervals of the whole claim.
+
+    Returns:
+        A sentence; empty if nothing is corrected or no part would be refuted.
+    """
+    if n_intervals == 1:
+        return ""
+    texts = []
+    for part in parts:
+        if part.label and part.verdict() == "differs":
+            corrected = bonferroni_interval(part.interval, n_intervals)
+            texts.append(f"{part.label} {_interval_text(corrected, part)}")
+    if not texts:
+        return ""
+    return (
+        f" One part refutes the claim only by its interval corrected for {n_intervals} intervals "
+        f"(Bonferroni): {'; '.join(texts)}."
+    )
+
+
+def _interval_text(interval: Interval, part: Part) -> str:
+    """Write an interval as the evidence writes that of its part."""
+    value, low, high = interval.value, interval.low, interval.high
+    if part.unit == "fraction" and isinstance(part.interval, Paired):
+        return f"{figures.points_text(value, low, high)} points"
+    return figures.score_text(Score(value, interval.n, low, high), part.unit)
 
 
 def _units_for_all(parts: Sequence[Part], bounds: Sequence[float]) -> int | None:

@@ -349,20 +349,36 @@ def outcomes(run: Run, rows: Sequence[Answer], draws: int) -> Outcomes:
 
 def answer(out: Outcomes) -> str:
     """Return the page's answer in Markdown, from the rows: two sentences."""
-    drug_reader, drugs = _best_reader(out.where(corpus="DDI", task="facts"))
-    effect_reader, effects = _best_reader(out.where(corpus="ADE", task="facts"))
-    of_llm = out.where(task="chunks").score("facts_f1", "llm")
-    another_reader = "" if effect_reader == drug_reader else f"{effect_reader} reads "
+    interactions = out.where(corpus="DDI", task="facts")
+    side_effects = out.where(corpus="ADE", task="facts")
+    drug_reader, effect_reader = _best_reader(interactions), _best_reader(side_effects)
+    another_reader = ""
+    if effect_reader != drug_reader:
+        another_reader = f"the {out.label(effect_reader).lower()} reads "
     return (
-        f"**{drug_reader.capitalize()}, trained on annotated text of the same kind, reads "
-        f"interactions with an F1 of {drugs}, and {another_reader}side effects with {effects}.** "
-        "A small language model without training has an F1 of "
-        f"{figures.score_text(of_llm)} on {of_llm.n} whole chunks."
+        f"**The {out.label(drug_reader).lower()}, trained on annotated text of the same kind, "
+        f"reads interactions with an F1 of {_f1_text(interactions, drug_reader)}, and "
+        f"{another_reader}side effects with {_f1_text(side_effects, effect_reader)}.** "
+        f"{_language_model_text(out.where(task='chunks'))}"
     )
 
 
-def _best_reader(rows: Outcomes) -> tuple[str, str]:
-    """Return the name and the F1 of the best arm that is no language model."""
+def _language_model_text(chunks: Outcomes) -> str:
+    """Compare the language model with the best other arm on the same chunks, in a sentence."""
+    reader = _best_reader(chunks)
+    (comparison,) = chunks.compare([("llm", reader)], "facts_f1")
+    return (
+        f"On the same {comparison.test.n} whole chunks, a small language model without training "
+        f"differs from the {chunks.label(reader).lower()} by {figures.points(comparison.test)} "
+        "points of F1."
+    )
+
+
+def _best_reader(rows: Outcomes) -> str:
+    """Return the arm with the highest F1 that is no language model."""
     arms = [arm for arm in rows.arms if arm != "llm"]
-    best = max(arms, key=lambda arm: rows.score("facts_f1", arm).value)
-    return f"the {rows.label(best).lower()}", figures.score_text(rows.score("facts_f1", best))
+    return max(arms, key=lambda arm: rows.score("facts_f1", arm).value)
+
+
+def _f1_text(rows: Outcomes, arm: str) -> str:
+    return figures.score_text(rows.score("facts_f1", arm))

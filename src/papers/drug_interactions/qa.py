@@ -29,7 +29,15 @@ from papers.drug_interactions.answering import (
     read_answer,
 )
 from papers.drug_interactions.cypher import History, Retrieved, is_right
-from papers.drug_interactions.questions import NO, NOT_KNOWN, YES, Asked, FollowUp, answer_of
+from papers.drug_interactions.questions import (
+    NO,
+    NOT_KNOWN,
+    SORTS_IN_SCOPE,
+    YES,
+    Asked,
+    FollowUp,
+    answer_of,
+)
 from rag.names import Vocabulary
 from rag.prompts import chat_messages
 
@@ -73,6 +81,16 @@ BASELINES: tuple[Arm, ...] = ("alone", "text", "agentic")
 
 Unit = Asked | PlainUnit
 """A question with a known answer, or one of MedQuAD."""
+
+
+def within_scope(outcomes: Outcomes) -> Outcomes:
+    """Leave out MedQuAD's questions that no graph of interactions and side effects can answer.
+
+    In the paper, every question could be answered from the graph (Discussion, generality).
+    """
+    is_medquad = outcomes.frame.task == "medquad"
+    sorts = outcomes.frame.strata.map(lambda strata: strata.get("sort"))
+    return outcomes.select(~is_medquad | sorts.isin(SORTS_IN_SCOPE))
 
 
 def _means(values: Mapping[str, float]) -> Measures:

@@ -19,8 +19,8 @@ from evaluation.outcomes import Outcomes
 from evaluation.published import Published
 from evaluation.record import Run
 from papers.drug_interactions.answering import ARMS, Arm
-from papers.drug_interactions.qa import BASELINES, is_useful
-from papers.drug_interactions.rules import readings, worth
+from papers.drug_interactions.qa import BASELINES, is_useful, within_scope
+from papers.drug_interactions.rules import SCALES, rated_rows, readings, stated_gains, worth
 
 PRINTED: dict[Arm, str] = {
     "alone": "no_retrieval",
@@ -98,8 +98,10 @@ def _rated_numbers(models: Sequence[str]) -> dict[str, _Rated]:
 
 def _report_ratings(run: Run, both: Outcomes, rated: Mapping[str, _Rated]) -> None:
     for number, (model, arm) in rated.items():
-        score = both.where(model=model, task="medquad").score("rating", arm)
-        run.rerun(number, score, model=model, note="Normalised rating of MedQuAD's drug questions.")
+        medquad = both.where(model=model, task="medquad")
+        scope = scope_words(rated_rows(medquad))
+        note = f"Normalised rating of MedQuAD's drug questions; {scope}."
+        run.rerun(number, medquad.score("rating", arm), model=model, note=note)
 
 
 def _report_gains(run: Run, both: Outcomes, large: str) -> None:
@@ -134,17 +136,30 @@ def _report_cosines(run: Run, both: Outcomes, large: str) -> None:
             score, value=max(score.value, 0.0), low=max(score.low, 0.0), high=max(score.high, 0.0)
         )
         note = (
-            "Cosine to MedQuAD's answer, by the encoder of this run; a mean below zero counts as 0."
+            f"Cosine to MedQuAD's answer, by the encoder of this run; {scope_words(medquad)}. A "
+            "mean below zero counts as 0."
         )
         run.rerun(TEXT + name, score, model=large, note=note)
 
 
+def scope_words(medquad: Outcomes) -> str:
+    """Return how many of MedQuAD's questions a graph of drugs can answer, in a clause."""
+    n_questions = medquad.frame.unit.nunique()
+    n_in_scope = within_scope(medquad).frame.unit.nunique()
+    return (
+        f"{n_in_scope} of its {n_questions} questions ask for side effects, precautions or "
+        "interactions"
+    )
+
+
 def _report_cypher(run: Run, both: Outcomes, writer: str) -> None:
     written = both.where(task="cypher", arm="example")
+    n_branded = sum(strata.get("kind") == "brand names" for strata in written.frame.strata)
     for step in ("first_try", "repaired", "simplified"):
         share = written.score(step)
         of_hundred = Score(100 * share.value, share.n, 100 * share.low, 100 * share.high)
-        run.rerun(f"{TEXT}cypher.{step}", of_hundred, model=writer, note=f"of {share.n} questions")
+        note = f"of {share.n} questions; {n_branded} have a brand that no first statement can find"
+        run.rerun(f"{TEXT}cypher.{step}", of_hundred, model=writer, note=note)
     note = "95th percentile, repairs and waiting for other requests included."
     run.rerun(f"{TEXT}cypher_seconds", written.score("p95(seconds)"), model=writer, note=note)
 
@@ -205,33 +220,48 @@ def answer(out: Outcomes, model: str) -> str:
         model: Its name.
     """
     known = out.where(task="known")
-    loss = _loss(out.where(task="medquad"))
+    loss = _loss(within_scope(out.where(task="medquad")))
     n_questions = known.score("f1", "drugrag").n
     return (
         f"**Answered by {model}, {_lead(known)}{loss}.** On {n_questions} questions "
-        f"written from the graph that DrugRAG queries, which favours DrugRAG, its F1 is "
+        f"drawn from the graph that DrugRAG queries, its F1 is "
         f"{_with_best_baseline(known, 'f1')}; from a graph that was read from text, its F1 is "
         f"{_score_text(known, 'f1', 'ingested')}."
     )
 
 
 def _lead(known: Outcomes) -> str:
-    """Return which baselines DrugRAG is significantly ahead of here, in words."""
-    pairs = [("drugrag", baseline) for baseline in BASELINES]
-    ahead: list[str] = []
-    not_ahead: list[str] = []
-    for comparison in known.compare(pairs, "f1"):
-        is_ahead = comparison.test.value > 0 and comparison.p < ALPHA
-        names = ahead if is_ahead else not_ahead
-        names.append(ARM_WORDS[comparison.second])
+    """Return which baselines DrugRAG is significantly ahead of here by each graph, in words."""
+    not_ahead = _not_ahead(known, "drugrag")
     if not_ahead:
         others = figures.listed(not_ahead)
         return f"DrugRAG does not give significantly more of the right names than {others}"
-    return f"DrugRAG gives more of the right names than {figures.listed(ahead)}"
+    baselines = figures.listed([ARM_WORDS[arm] for arm in BASELINES])
+    lead = f"DrugRAG gives more of the right names than {baselines}"
+    not_ahead = _not_ahead(known, "ingested")
+    if not not_ahead:
+        return lead
+    return (
+        f"{lead} if it queries the graph that gave the questions, but with a graph that was read "
+        f"from text not significantly more than {figures.listed(not_ahead)}"
+    )
+
+
+def _not_ahead(known: Outcomes, arm: str) -> list[str]:
+    """Return the baselines that an arm is not significantly ahead of, in words."""
+    pairs = [(arm, baseline) for baseline in BASELINES]
+    not_ahead = []
+    for comparison in known.compare(pairs, "f1"):
+        is_ahead = comparison.test.value > 0 and comparison.p < ALPHA
+        if not is_ahead:
+            not_ahead.append(ARM_WORDS[comparison.second])
+    return not_ahead
 
 
 def _loss(medquad: Outcomes) -> str:
     """Return which baselines are significantly nearer to MedQuAD's answers, in words if any."""
+    if medquad.frame.empty:
+        return ""
     pairs = [("drugrag", baseline) for baseline in BASELINES]
     nearer = []
     for comparison in medquad.compare(pairs, "cosine"):
@@ -239,9 +269,10 @@ def _loss(medquad: Outcomes) -> str:
             nearer.append(ARM_WORDS[comparison.second])
     if not nearer:
         return ""
+    n_questions = medquad.frame.unit.nunique()
     return (
-        ", but its answers to MedQuAD's questions are less like the reference answers than those "
-        f"of {figures.listed(nearer)}"
+        f"; its answers to MedQuAD's {n_questions} questions on side effects, precautions and "
+        f"interactions are less like the reference answers than those of {figures.listed(nearer)}"
     )
 
 
@@ -259,50 +290,51 @@ def _with_best_baseline(rows: Outcomes, measure: str) -> str:
     return f"{ours}, against {theirs} for the best of the paper's baselines, {rows.label(best)}"
 
 
-WAYS = ("difference of the scores", "of the score from 0 to 1", "of the mark from 1 to 5")
-"""The three readings of a gain, in the order of `readings`."""
 MARKERS = "o^s"
+"""The marker of each of `SCALES`."""
 
 
 def gains_figure(printed: Published) -> figures.Picture:
-    """Draw DrugRAG's printed gains, read in three ways.
+    """Draw DrugRAG's printed gain on each baseline, on three scales.
 
     It is arithmetic on Table II, its larger model; no answer is rescored.
     """
-    ours = printed.number(f"{TABLE}drugrag.llama_70b").value
-    wide, wide_axes = plt.subplots(figsize=(7.4, 2.2))
-    narrow, narrow_axes = plt.subplots(figsize=(4.2, 3.2))
+    wide, wide_axes = plt.subplots(figsize=(7.4, 2.6))
+    narrow, narrow_axes = plt.subplots(figsize=(4.2, 3.6))
+    labels = []
     texts = []
-    for row, (name, arm) in enumerate(GAINS.items()):
-        claim = printed.number(f"{TEXT}{name}")
-        theirs = printed.number(f"{TABLE}{PRINTED[arm]}.llama_70b").value
-        gains = readings(ours, theirs)
-        for axes in (wide_axes, narrow_axes):
-            _draw_gain(axes, row, gains, claim.value)
-        texts.append(f"{claim.row}: printed {claim.printed}; {_gains_text(gains)}")
-    labels = [printed.number(f"{TEXT}{name}").row for name in GAINS]
+    for gain in stated_gains(printed).values():
+        for baseline in gain.baselines:
+            values = readings(gain.best, baseline.value)
+            for axes in (wide_axes, narrow_axes):
+                _draw_gain(axes, len(labels), values, gain.stated)
+            labels.append(f"over {baseline.row}")
+            texts.append(f"Over {baseline.row}, {_gains_text(values, gain.stated)}")
     for axes, characters in ((wide_axes, 40), (narrow_axes, 14)):
-        axes.set_yticks(range(len(GAINS)), [textwrap.fill(label, characters) for label in labels])
-        axes.set(ylim=(len(GAINS) - 0.5, -0.5), xlim=(0, None))
+        axes.set_yticks(range(len(labels)), [textwrap.fill(label, characters) for label in labels])
+        axes.set(ylim=(len(labels) - 0.5, -0.5), xlim=(0, None))
         axes.xaxis.set_major_formatter(lambda x, _: figures.number(x, digits=0))
     wide_axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     narrow_axes.legend(loc="upper center", bbox_to_anchor=(0.4, -0.15), frameon=False)
     caption = (
-        "The paper's stated gains, beside three readings of its printed ratings. "
-        f"{'. '.join(texts)}."
+        "The gains that the abstract states (lines) beside the gains by Table II on three scales, "
+        f"70B model. {'. '.join(texts)}."
     )
     return figures.figure(wide, narrow=narrow, alt=caption, caption=caption)
 
 
 def _draw_gain(axes: Axes, row: int, gains: Sequence[float], stated: float) -> None:
-    """Draw the readings of a gain, and the gain that the text states; the first row labels them."""
+    """Draw a gain on each scale, and the stated one; the first row labels them."""
     colour = figures.arm_colour("graphrag")
-    for marker, way, gain in zip(MARKERS, WAYS, gains, strict=True):
-        axes.plot(gain, row, marker, color=colour, label="" if row else way)
-    label = "" if row else "printed in the text"
+    for marker, scale, gain in zip(MARKERS, SCALES, gains, strict=True):
+        axes.plot(gain, row, marker, color=colour, label="" if row else scale)
+    label = "" if row else "stated in the abstract"
     axes.plot(stated, row, "|", markersize=22, color=figures.INK, label=label)
 
 
-def _gains_text(gains: Sequence[float]) -> str:
-    points, *shares = [f"{way} {100 * gain:.1f}" for way, gain in zip(WAYS, gains, strict=True)]
-    return ", ".join([f"{points} points", *(f"{share} %" for share in shares)])
+def _gains_text(gains: Sequence[float], stated: float) -> str:
+    points, relative, rated = (f"{100 * gain:.1f}" for gain in gains)
+    return (
+        f"stated {100 * stated:.0f} %: {points} points, {relative} % {SCALES[1]}, {rated} % "
+        f"{SCALES[2]}"
+    )

@@ -525,6 +525,9 @@ _SORTS = {
     "use and dose": r"prescribed|be used|dosage|forget a dose|storage|overdose",
     "other": "",
 }
+"""The sorts of MedQuAD's questions, each with the words that tell it; the first that fits."""
+SORTS_IN_SCOPE = ("side effects", "precautions, interactions")
+"""The sorts that ask for what a graph of interactions and side effects can hold."""
 
 
 def read_medquad(path: Path) -> list[PlainUnit]:
