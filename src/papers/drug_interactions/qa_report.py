@@ -271,7 +271,7 @@ def _loss(medquad: Outcomes) -> str:
         return ""
     n_questions = medquad.frame.unit.nunique()
     return (
-        f"; its answers to MedQuAD's {n_questions} questions on side effects, precautions and "
+        f"; its answers to {n_questions} questions of MedQuAD on side effects, precautions and "
         f"interactions are less like the reference answers than those of {figures.listed(nearer)}"
     )
 
