@@ -213,7 +213,7 @@ ARM_WORDS = {"alone": "no retrieval", "text": "text RAG", "agentic": "agentic RA
 
 
 def answer(out: Outcomes, model: str) -> str:
-    """Return the page's answer in Markdown: two sentences.
+    """Return the page's answer in Markdown: its conclusion, then the scores.
 
     Args:
         out: The rows of the larger model.
@@ -223,7 +223,7 @@ def answer(out: Outcomes, model: str) -> str:
     loss = _loss(within_scope(out.where(task="medquad")))
     n_questions = known.score("f1", "drugrag").n
     return (
-        f"**Answered by {model}, {_lead(known)}{loss}.** On {n_questions} questions "
+        f"**Answered by {model}, {_lead(known)}.{loss}** On {n_questions} questions "
         f"drawn from the graph that DrugRAG queries, its F1 is "
         f"{_with_best_baseline(known, 'f1')}; from a graph that was read from text, its F1 is "
         f"{_score_text(known, 'f1', 'ingested')}."
@@ -236,14 +236,15 @@ def _lead(known: Outcomes) -> str:
     if not_ahead:
         others = figures.listed(not_ahead)
         return f"DrugRAG does not give significantly more of the right names than {others}"
-    baselines = figures.listed([ARM_WORDS[arm] for arm in BASELINES])
-    lead = f"DrugRAG gives more of the right names than {baselines}"
+    baselines = [ARM_WORDS[arm] for arm in BASELINES]
+    lead = f"DrugRAG gives more of the right names than {figures.listed(baselines)}"
     not_ahead = _not_ahead(known, "ingested")
     if not not_ahead:
         return lead
+    others = "" if not_ahead == baselines else f"than {figures.listed(not_ahead)} "
     return (
-        f"{lead} if it queries the graph that gave the questions, but with a graph that was read "
-        f"from text not significantly more than {figures.listed(not_ahead)}"
+        f"{lead} from the graph that gave the questions, but not significantly more {others}from "
+        "a graph that was read from text"
     )
 
 
@@ -271,8 +272,8 @@ def _loss(medquad: Outcomes) -> str:
         return ""
     n_questions = medquad.frame.unit.nunique()
     return (
-        f"; its answers to {n_questions} questions of MedQuAD on side effects, precautions and "
-        f"interactions are less like the reference answers than those of {figures.listed(nearer)}"
+        f" Its answers to {n_questions} questions of MedQuAD on side effects, precautions and "
+        f"interactions are less like the reference answers than those of {figures.listed(nearer)}."
     )
 
 
