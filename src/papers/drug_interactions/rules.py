@@ -110,6 +110,37 @@ def agentic_adds_little(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN4
     return decisions.decide_by_intervals(gains, (0.0,), why=why, p=p)
 
 
+def one_query_for_two_hops(_: Outcomes, **__: Any) -> Decision:  # noqa: ANN401
+    """Say why a test of one query for two hops could not fail (Methods, stage 1)."""
+    return _by_construction(
+        "The language of the queries has chains, so one query retrieves a chain from any graph "
+        "that holds it. The query is written by hand, and plain Python on the same facts is the "
+        "answer key: only store or query could be at fault. What the statements of a model "
+        "retrieve, the claims about questions that chain facts test."
+    )
+
+
+def smaller_prompt(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Say why a test of the lengths of prompts could not fail (Discussion, speed)."""
+    why = (
+        "At most ten results stand against five chunks of about 1,000 tokens (Setup; Methods, "
+        "stage 3): the settings decide it, whatever the questions. This project's passages are "
+        "shorter than the paper's chunks."
+    )
+    rows = outcomes.where(task=["known", "medquad"])
+    if {"drugrag", "text"} <= rows.arms_with("prompt_tokens"):
+        facts, passages = (rows.score("prompt_tokens", arm) for arm in ("drugrag", "text"))
+        why += (
+            f" The prompts of this run have {facts.value:.0f} tokens with facts and "
+            f"{passages.value:.0f} with passages on average, n = {facts.n:,}."
+        )
+    return _by_construction(why)
+
+
+def _by_construction(why: str) -> Decision:
+    return Decision("cannot be tested", why, reason="by construction")
+
+
 def larger_answers_better(
     outcomes: Outcomes,
     *,
