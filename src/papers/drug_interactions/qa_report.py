@@ -302,7 +302,7 @@ def gains_figure(printed: Published) -> figures.Picture:
     """
     wide, wide_axes = plt.subplots(figsize=(7.4, 2.6))
     narrow, narrow_axes = plt.subplots(figsize=(4.2, 3.6))
-    labels = []
+    labels: list[str] = []
     texts = []
     for gain in stated_gains(printed).values():
         for baseline in gain.baselines:
