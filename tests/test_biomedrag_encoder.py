@@ -77,21 +77,21 @@ def stand_in(tmp_path: Path, monkeypatch) -> Path:
 
 
 def test_an_encoder_is_trained_once_for_what_decides_it(stand_in, base, monkeypatch):
-    taught = lesson_of(12)
+    lessons = lesson_of(12)
     tuning = TuningSettings(seed=3, epochs=2)
-    encoder = tuned(taught, str(base), tuning)
+    encoder = tuned(lessons, str(base), tuning)
     assert encoder.losses == (10.0, 11.0)
     folder = encoder_tuning.ENCODERS / encoder.name
     written = (folder / artifacts.LOG).stat().st_mtime_ns
-    assert tuned(taught, str(base), tuning).name == encoder.name
+    assert tuned(lessons, str(base), tuning).name == encoder.name
     assert (folder / artifacts.LOG).stat().st_mtime_ns == written
-    assert tuned(taught, str(base), replace(tuning, objective="kl")).name != encoder.name
+    assert tuned(lessons, str(base), replace(tuning, objective="kl")).name != encoder.name
     encoder_tuning.SCRIPT.write_text(f"{STAND_IN}# a comment\n")
-    assert tuned(taught, str(base), tuning).name == encoder.name
+    assert tuned(lessons, str(base), tuning).name == encoder.name
     monkeypatch.setattr(encoder_tuning, "METHOD", "another")
-    assert tuned(taught, str(base), tuning).name != encoder.name
+    assert tuned(lessons, str(base), tuning).name != encoder.name
     (base / "config.json").write_text('{"another": 1}')
-    assert tuned(taught, str(base), tuning).name != encoder.name
+    assert tuned(lessons, str(base), tuning).name != encoder.name
 
 
 def test_an_encoder_that_no_hub_gives_is_an_error_that_says_so(stand_in, monkeypatch, tmp_path):
@@ -308,13 +308,16 @@ def tiny_bert(folder: Path, seed: int = 0) -> Path:
             f"{norm}.LayerNorm.bias": np.zeros(size),
         }
     # the format: length of the header, header with the place of each tensor, tensors
-    header, at = {}, 0
+    header, offset = {}, 0
     for name, tensor in tensors.items():
-        end = at + 4 * tensor.size
-        header[name], at = {"dtype": "F32", "shape": tensor.shape, "data_offsets": [at, end]}, end
-    told = json.dumps({"__metadata__": {"format": "pt"}, **header}).encode()
+        end = offset + 4 * tensor.size
+        header[name], offset = (
+            {"dtype": "F32", "shape": tensor.shape, "data_offsets": [offset, end]},
+            end,
+        )
+    header_bytes = json.dumps({"__metadata__": {"format": "pt"}, **header}).encode()
     with (folder / "model.safetensors").open("wb") as file:
-        file.write(len(told).to_bytes(8, "little") + told)
+        file.write(len(header_bytes).to_bytes(8, "little") + header_bytes)
         file.writelines(tensor.astype(np.float32).tobytes() for tensor in tensors.values())
     return folder
 

@@ -739,6 +739,8 @@ def test_the_claims_about_printed_numbers_are_decided():
     assert all("not another training" in decision.why for decision in decisions.values())
     assert "on 720 rows" in decisions["superior_everywhere"].why
     assert "1 of 8 are negative" in decisions["superior_everywhere"].why
+    assert "rows: 1 of 8." in decisions["superior_everywhere"].why
+    assert "RA-KNN, number of sentences unstated on 720" in decisions["superior_everywhere"].why
     assert (
         "The clearest is \N{MINUS SIGN}21.40 points" in decisions["gpt4_above_encoders_on_ade"].why
     )

@@ -13,6 +13,7 @@ The test is of two systems as they were trained. The paper names one training of
 says what another training of the same system would score.
 """
 
+import re
 from collections.abc import Sequence
 from fnmatch import fnmatch
 from typing import Final
@@ -27,6 +28,7 @@ from evaluation.paired import holm
 from evaluation.published import Number, Published
 from evaluation.vocabulary import Tested
 
+_UNSTATED: Final = re.compile(r"n unstated \(\d of \d\)")
 INTERACTIONS: Final = 368
 """Test rows of DDI that state an interaction.
 
@@ -416,10 +418,13 @@ def decision(printed: Published, claim: str) -> Decision:
     decided = all_of(table["verdict"])
     why = _reason(table, table["verdict"] == decided)
     if any("ddi" in number for number in COMPARED[claim]):
-        why += f" Of DDI the {INTERACTIONS} test rows with an interaction count."
+        why += (
+            f" On DDI, the {INTERACTIONS} test rows that state an interaction are counted, as the "
+            "printed recalls suggest."
+        )
     why += _MORE.get(claim, "")
     if decided == "inconclusive":
-        why += " The authors' paired answers, which would decide it, are not released."
+        why += " Only paired answers would decide it, and the authors' are not released."
     return Decision(decided, why + ONE_TRAINING)
 
 
@@ -429,14 +434,16 @@ def _reason(table: pd.DataFrame, is_decisive: pd.Series) -> str:
     n_lower = int((table["difference"] < 0).sum())
     weakest = table[is_decisive].sort_values("difference").iloc[0]
     extreme = "clearest" if weakest["verdict"] == "differs" else "least clear"
-    negative = f"{n_lower} of {len(table)} are negative. " if n_lower else ""
+    negative = f" {n_lower} of {len(table)} are negative." if n_lower else ""
     difference = figures.signed(weakest["difference"], 2)
+    # the n of RA-KNN-n is no number of rows
+    against = _UNSTATED.sub("number of sentences unstated", weakest["against"])
     low, high = figures.p_words(weakest["low"]), figures.p_words(weakest["high"])
     p = low if low == high else f"from {low} to {high}"
     return (
-        f"{int(is_significant.sum())} of {len(table)} printed differences in F1 are significant "
-        f"for every pairing of the rows. {negative}The {extreme} is {difference} "
-        f"points against {weakest['against']} on {weakest['rows']:,} rows (McNemar, Holm: {p})."
+        f"Printed differences in F1 that are significantly positive for every pairing of the rows: "
+        f"{int(is_significant.sum())} of {len(table)}.{negative} The {extreme} is {difference} "
+        f"points against {against} on {weakest['rows']:,} rows (McNemar, Holm: {p})."
     )
 
 
