@@ -239,9 +239,7 @@ def _half_width_towards(bound: float, interval: Interval) -> float:
     return interval.high - interval.value
 
 
-def better(
-    difference: Interval, p: float, *, margin: float = 0.0, refuted_below: float | None = None
-) -> Tested:
+def better(difference: Interval, p: float, *, margin: float = 0.0) -> Tested:
     """Whether the first arm is better than the second, by more than a margin.
 
     The truth of the claim turns at one value, the margin: an interval that lies on one side of it
@@ -252,17 +250,14 @@ def better(
         difference: The first arm minus the second.
         p: The adjusted p-value of the difference.
         margin: The gain that the words of the claim ask for, in the unit of the measure.
-        refuted_below: A lower bound for what refutes, by default the margin: where the paper
-            speaks of a gain and prints a slight loss, a rerun of exactly this loss must not
-            refute it.
 
     Returns:
         "agrees" if the first arm is significantly better and by more than the margin, "differs" if
         it is better by less than the margin or not at all, else "inconclusive". Where there is no
         margin, the test must be significant in either direction.
     """
-    has_test = margin == 0 and refuted_below is None
-    if difference.high < (margin if refuted_below is None else refuted_below):
+    has_test = margin == 0
+    if difference.high < margin:
         return "differs" if p < ALPHA or not has_test else "inconclusive"
     middle = (difference.low + difference.high) / 2
     is_beyond = middle > 0 if margin == 0 else difference.low > margin
