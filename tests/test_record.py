@@ -582,6 +582,15 @@ def test_printed_numbers_decide_a_claim_where_they_can(verdict, basis):
     assert row["verdict"] == (verdict if basis == "printed" else "inconclusive")
 
 
+def test_a_rerun_decides_what_printed_numbers_leave_open():
+    run = start()
+    run.claim(CLAIM, "inconclusive", "as printed", kind="printed")
+    run.claim(CLAIM, "differs", "as rerun")
+    run.save()
+    row = scoreboard.ledger("toy", "laptop").iloc[0]
+    assert (row["basis"], row["verdict"]) == ("rerun", "differs")
+
+
 def test_the_ledger_says_what_decided_each_claim_and_why_one_is_open():
     empty = scoreboard.ledger("toy", "laptop").iloc[0]
     assert (empty["verdict"], empty["why"], empty["rerun_test"]) == (

@@ -162,7 +162,14 @@ def _is_own_rerun_shown(groups: Mapping[str, Row]) -> bool:
 
 
 def _basis(groups: Mapping[str, Row], shown: str) -> str:
-    """Return the group whose verdict is the claim's."""
+    """Return the group whose verdict is the claim's.
+
+    What printed numbers leave open, a rerun of the paper's system may decide.
+    """
+    is_open = groups["printed"]["verdict"] == "inconclusive"
+    is_decisive = groups[shown]["verdict"] in ("agrees", "differs")
+    if is_open and is_decisive and groups["rescored"]["verdict"] not in TESTED:
+        return shown
     for group in ("rescored", "printed"):
         if groups[group]["verdict"] in (*TESTED, "cannot be tested"):
             return group
