@@ -60,24 +60,24 @@ def watching(browser: Browser, home: str, *, width: int, theme: Theme) -> Iterat
     """An empty page of a window, watched from its first request on."""
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
     context.set_default_timeout(BROWSER_PATIENCE)
-    seen = Visit(context.new_page())
-    seen.page.on(
+    page_visit = Visit(context.new_page())
+    page_visit.page.on(
         "console",
-        lambda message: seen.errors.append(message.text) if message.type == "error" else None,
+        lambda message: page_visit.errors.append(message.text) if message.type == "error" else None,
     )
-    seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))
-    seen.page.on(
+    page_visit.page.on("pageerror", lambda error: page_visit.errors.append(str(error)))
+    page_visit.page.on(
         "request",
-        lambda r: None if r.url.startswith((home, "data:")) else seen.elsewhere.append(r.url),
+        lambda r: None if r.url.startswith((home, "data:")) else page_visit.elsewhere.append(r.url),
     )
 
     def weigh(response: Any) -> None:
-        seen.weight += int(response.headers.get("content-length", 0))
+        page_visit.weight += int(response.headers.get("content-length", 0))
         if response.status >= 400:
-            seen.missing.append(response.url)
+            page_visit.missing.append(response.url)
 
-    seen.page.on("response", weigh)
-    yield seen
+    page_visit.page.on("response", weigh)
+    yield page_visit
     context.close()
 
 
@@ -86,30 +86,30 @@ def visit(
     browser: Browser, url: str, *, width: int = 1280, theme: Theme = "light"
 ) -> Iterator[Visit]:
     """A page, open and at rest."""
-    with watching(browser, "/".join(url.split("/")[:3]), width=width, theme=theme) as seen:
-        seen.page.goto(url)
-        seen.page.wait_for_load_state("networkidle")
-        yield seen
+    with watching(browser, "/".join(url.split("/")[:3]), width=width, theme=theme) as page_visit:
+        page_visit.page.goto(url)
+        page_visit.page.wait_for_load_state("networkidle")
+        yield page_visit
 
 
 def faults(
     browser: Browser, address: str, pages: Iterable[str], *, width: int, theme: Theme
 ) -> list[str]:
     """What a reader would trip over on these pages of a site, each named."""
-    found: list[str] = []
-    with watching(browser, address, width=width, theme=theme) as seen:
+    problems: list[str] = []
+    with watching(browser, address, width=width, theme=theme) as page_visit:
         for name in pages:
-            seen.forget()
-            page = seen.page
+            page_visit.forget()
+            page = page_visit.page
             page.goto(f"{address}/{name}", wait_until="load")
             wide = page.evaluate(
                 "document.documentElement.scrollWidth - document.documentElement.clientWidth"
             )
-            said = {
-                "errors in the console": seen.errors,
-                "asks another site": seen.elsewhere,
-                "files that are not there": seen.missing,
-                "bytes, too many": seen.weight if seen.weight >= WEIGHT else 0,
+            checks = {
+                "errors in the console": page_visit.errors,
+                "asks another site": page_visit.elsewhere,
+                "files that are not there": page_visit.missing,
+                "bytes, too many": page_visit.weight if page_visit.weight >= WEIGHT else 0,
                 "another theme": page.evaluate("document.documentElement.dataset.theme") != theme,
                 "no heading": not page.locator("h1").count(),
                 "pixels wider than the screen": wide,
@@ -120,9 +120,9 @@ def faults(
                 ),
                 "markup that was not understood": ":::" in page.inner_text("body"),
             }
-            found += [
-                f"{name} ({width} px, {theme}): {what}: {value}"
-                for what, value in said.items()
+            problems += [
+                f"{name} ({width} px, {theme}): {check}: {value}"
+                for check, value in checks.items()
                 if value
             ]
-    return found
+    return problems

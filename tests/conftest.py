@@ -83,8 +83,8 @@ _NUMBERS = count()
 
 def processor_seconds() -> float:
     """Of the commands that have ended: unlike the time of day, it does not depend on what else the machine does."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def python_says(code: str, *arguments: str, **variables: str) -> str:
@@ -112,12 +112,12 @@ def small_llm() -> LlmEndpoint:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Chromium, from `CHROMIUM` or the path."""
-    if (found := doctor.browser()) is None:
+    if (executable := doctor.browser()) is None:
         pytest.skip(
             "no Chromium on this machine: install it (apt-get install chromium) or name it in CHROMIUM"
         )
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         yield browser
         browser.close()
 
@@ -226,13 +226,13 @@ def running_in(project: Path) -> Callable[..., subprocess.CompletedProcess[str]]
 
 def still_running(project: Path) -> list[str]:
     """The command lines of the processes that work in a project."""
-    found = []
+    command_lines = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             works_here = process.environ().get("MEDRAG_ROOT") == str(project)
             if works_here and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(" ".join(process.cmdline()))
-    return found
+                command_lines.append(" ".join(process.cmdline()))
+    return command_lines
 
 
 @pytest.fixture
@@ -265,30 +265,32 @@ def start_in(project: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     for process in started:
         process.kill()
         process.communicate()
-    for left in psutil.process_iter():
+    for survivor in psutil.process_iter():
         with suppress(psutil.Error):
-            if left.environ().get("MEDRAG_ROOT") == str(project):
-                left.kill()
+            if survivor.environ().get("MEDRAG_ROOT") == str(project):
+                survivor.kill()
 
 
 @pytest.fixture
-def measured(capsys) -> Callable[[str, str, str], None]:
+def note_measurement(capsys) -> Callable[[str, str, str], None]:
     """Prints what a benchmark measured, and stores it for the page on scale, in place of what it measured before."""
     bench = RESULTS / "bench.json"
 
-    def note(what: str, size: str, found: str) -> None:
+    def note(subject: str, size: str, result: str) -> None:
         with capsys.disabled():
-            sys.stdout.write(f"\n{what}, {size}: {found}\n")
+            sys.stdout.write(f"\n{subject}, {size}: {result}\n")
         rows = json.loads(bench.read_text(encoding="utf-8")) if bench.is_file() else []
         machine = f"{len(os.sched_getaffinity(0))} cores, {platform.machine()}"
         row = {
-            "what": what,
+            "what": subject,
             "size": size,
-            "found": found,
+            "found": result,
             "machine": machine,
             "day": f"{datetime.now(UTC):%Y-%m-%d}",
         }
-        rows = [other for other in rows if (other["what"], other["size"]) != (what, size)] + [row]
+        rows = [other for other in rows if (other["what"], other["size"]) != (subject, size)] + [
+            row
+        ]
         bench.parent.mkdir(parents=True, exist_ok=True)
         bench.write_text(
             json.dumps(sorted(rows, key=lambda r: (r["what"], r["size"])), indent=1) + "\n",

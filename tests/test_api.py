@@ -145,14 +145,14 @@ def test_another_system_or_method_is_not_there() -> None:
 
 
 def test_the_page_loads_nothing_from_elsewhere_and_its_files_are_there() -> None:
-    asked = client()
-    page = asked.get("/")
+    requester = client()
+    page = requester.get("/")
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]
     assert not re.search(r"https?://", page.text)
     linked = re.findall(r'(?:href|src)="([^"]+)"', page.text)
     assert linked
     for name in linked:
-        response = asked.get(f"/{name}")
+        response = requester.get(f"/{name}")
         assert response.status_code == 200, name
         assert not re.search(r"https?://(?!127)", response.text) or name == "openapi.json"
 
@@ -173,15 +173,15 @@ def test_the_first_papers_system_is_asked_over_http_until_its_graph_is_down(
         connection = graph.connect(endpoint)
         side_effects.load_catalogue(connection, catalogue)
         reader = Reader(catalogue.facts.vocabulary)
-        opened = side_effects.SideEffects(catalogue, connection, reader)
-        served = {"side-effects": http_api.Served(opened, seconds=5.0)}
-        asked = TestClient(http_api.make_app(served, "", ("testserver",)))
-        answer = asked.post("/ask/side-effects", json=QUESTION).json()
+        system = side_effects.SideEffects(catalogue, connection, reader)
+        served = {"side-effects": http_api.Served(system, seconds=5.0)}
+        requester = TestClient(http_api.make_app(served, "", ("testserver",)))
+        answer = requester.post("/ask/side-effects", json=QUESTION).json()
         assert "metformin" in answer["details"]["names"]
         assert answer["statement"].startswith("MATCH")
     if not endpoint.embedded:
         return  # a server of one's own keeps running
-    response = asked.post("/ask/side-effects", json=QUESTION)
+    response = requester.post("/ask/side-effects", json=QUESTION)
     assert response.status_code == 503
     assert "\n" not in response.json()["error"]
 
@@ -201,12 +201,12 @@ def test_a_system_that_cannot_be_opened_says_what_it_needs(name: str, message: s
 
 def test_each_of_the_five_systems_can_be_asked_a_question() -> None:
     for kind in (SideEffects, Interactions, Guidance, Notes, Extractor):
-        needed = [
+        parameters = [
             parameter.name
             for parameter in inspect.signature(kind.ask).parameters.values()
             if parameter.default is parameter.empty
         ]
-        assert needed == ["self", "question"], kind
+        assert parameters == ["self", "question"], kind
 
 
 @pytest.fixture(scope="module")
@@ -237,9 +237,9 @@ def test_the_page_asks_with_the_token_of_the_link_and_shows_the_answer_as_text(
     page.fill("#question", "<img src=x onerror=alert(1)>")
     page.click("button")
     page.wait_for_selector("#answer .text")
-    shown = page.inner_text("#answer")
-    assert "<img src=x onerror=alert(1)>" in shown
-    assert "file, row 2" in shown
+    text = page.inner_text("#answer")
+    assert "<img src=x onerror=alert(1)>" in text
+    assert "file, row 2" in text
     assert TOKEN not in page.url
     assert problems == []
     page.fill("#token", "wrong")

@@ -18,20 +18,20 @@ from helpers.requests import StoreError
 LABELS, CUT, LEAK, FLOOR, TWICE, CLUSTERS, JUDGE = audit.CHECKS
 
 
-def row(i: int, *, right: bool = True, arm: str = "model", **more: object) -> Answer:
+def row(i: int, *, right: bool = True, arm: str = "model", **extra: object) -> Answer:
     """A pair, every other one true; the names share no word."""
     gold = i % 2 == 0
-    said = gold == right
-    given = {
+    answer = gold == right
+    fields = {
         "arm": arm,
         "unit": f"u{i}",
         "cluster": f"c{i}",
         "question": f"Is name{i} of thing{i}?",
         "gold": "YES" if gold else "NO",
-        "predicted": "YES" if said else "NO",
-        "measures": binary(gold, said),
+        "predicted": "YES" if answer else "NO",
+        "measures": binary(gold, answer),
     }
-    return Answer(**{**given, **more})  # type: ignore[arg-type]
+    return Answer(**{**fields, **extra})  # type: ignore[arg-type]
 
 
 def clean() -> list[Answer]:
@@ -43,10 +43,10 @@ def clean() -> list[Answer]:
 
 def eyes() -> list[Answer]:
     return [
-        replace(one, question=f"{one.question} eyes", predicted="YES")
+        replace(answer, question=f"{answer.question} eyes", predicted="YES")
         if i in (1, 3, 5, 7, 9)
-        else one
-        for i, one in enumerate(clean())
+        else answer
+        for i, answer in enumerate(clean())
     ]
 
 
@@ -59,14 +59,14 @@ def cut() -> list[Answer]:
 
 def leak() -> list[Answer]:
     """One arm gains where its rival lost the source, and nowhere else."""
-    made = []
+    rows = []
     for i in range(200):
         strata = {audit.OWN: "removed" if i < 80 else "there"}
-        made += [
+        rows += [
             row(i, strata=strata),
             row(i, right=i >= 80 or i % 4 == 0, arm="other", strata=strata),
         ]
-    return made
+    return rows
 
 
 def floored() -> list[Answer]:
@@ -79,11 +79,11 @@ def twice() -> list[Answer]:
 
 def clustered() -> list[Answer]:
     """Twenty questions of a drug are gained together; nine drugs decide nothing, 180 questions would."""
-    made = []
+    rows = []
     for i in range(180):
         cluster = f"c{i // 20}"
-        made += [row(i, cluster=cluster), row(i, right=i >= 60, arm="other", cluster=cluster)]
-    return made
+        rows += [row(i, cluster=cluster), row(i, right=i >= 60, arm="other", cluster=cluster)]
+    return rows
 
 
 def judged() -> list[Answer]:
@@ -111,8 +111,8 @@ def test_a_label_that_can_be_copied_from_a_row_of_the_same_cluster_is_a_floor() 
         for i in range(80)
         for k in "ab"
     ]
-    told = audit.audit(Outcomes(pairs, draws=500)).set_index("check").numbers[FLOOR]
-    assert "the label of the same question in another row 100.0 %" in told
+    numbers = audit.audit(Outcomes(pairs, draws=500)).set_index("check").numbers[FLOOR]
+    assert "the label of the same question in another row 100.0 %" in numbers
 
 
 def test_a_judge_of_known_passages_is_looked_at_though_it_judges_no_arm() -> None:
@@ -128,7 +128,7 @@ def verdicts(rows: list[Answer]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("check", "rows"), PLANTED.items(), ids=[of.__name__ for of in PLANTED.values()]
+    ("check", "rows"), PLANTED.items(), ids=[plant.__name__ for plant in PLANTED.values()]
 )
 def test_a_planted_defect_is_found(check: str, rows: Callable[[], list[Answer]]) -> None:
     assert verdicts(rows())[check].startswith("found in ")
@@ -139,23 +139,25 @@ def test_nothing_is_found_in_a_clean_table() -> None:
 
 
 def test_a_chapter_shows_each_check_with_the_figures_of_what_is_found() -> None:
-    shown = audit.audit_table(Outcomes([replace(one, source="released") for one in cut()])).text
-    assert shown.startswith("Audit of the released answers")
-    assert all(check in shown for check in audit.CHECKS)
-    assert "found in 1 of 1" in shown
-    assert "right after character" in shown
-    assert "in another split" not in shown
-    assert "needs " not in shown
+    text = audit.audit_table(
+        Outcomes([replace(answer, source="released") for answer in cut()])
+    ).text
+    assert text.startswith("Audit of the released answers")
+    assert all(check in text for check in audit.CHECKS)
+    assert "found in 1 of 1" in text
+    assert "right after character" in text
+    assert "in another split" not in text
+    assert "needs " not in text
 
 
 @pytest.mark.parametrize("check", [LEAK, CLUSTERS])
 def test_rows_without_a_score_do_not_keep_the_others_from_being_checked(check: str) -> None:
     """An arm whose prompts were too long has no measure."""
-    more = [
+    others = [
         row(i, arm="whole", cluster="c0", measures={}, strata={audit.OWN: "there"})
         for i in range(20)
     ]
-    assert verdicts([*PLANTED[check](), *more])[check].startswith("found in 1 of ")
+    assert verdicts([*PLANTED[check](), *others])[check].startswith("found in 1 of ")
 
 
 @pytest.mark.parametrize("check", [CUT, LEAK, JUDGE])
@@ -166,15 +168,15 @@ def test_what_a_check_lacks_is_named(check: str) -> None:
 def test_a_fall_without_a_break_is_no_cut() -> None:
     """Right answers become slowly fewer, from nine in ten to one in ten."""
     rights = [(i * 7919 % 100) / 100 < 0.9 - 0.8 * i / 400 for i in range(400)]
-    made = [
+    rows = [
         row(2 * i, measures={**binary(True, right), audit.PLACE: (i, 1)})
         for i, right in enumerate(rights)
     ]
-    assert verdicts(made)[CUT] == "not found"
+    assert verdicts(rows)[CUT] == "not found"
 
 
 def test_doubled_blanks_around_the_true_names_are_found() -> None:
-    made = [
+    rows = [
         row(
             i,
             question=f"the  drug{i}  acts on  gene{i}  in rats",
@@ -183,8 +185,8 @@ def test_doubled_blanks_around_the_true_names_are_found() -> None:
         )
         for i in range(40)
     ]
-    assert verdicts(made)[FLOOR] == "found in 1 of 1"
-    single = [replace(one, question=str(one.question).replace("  ", " ")) for one in made]
+    assert verdicts(rows)[FLOOR] == "found in 1 of 1"
+    single = [replace(answer, question=str(answer.question).replace("  ", " ")) for answer in rows]
     assert verdicts(single)[FLOOR] == "not found"
 
 
@@ -209,14 +211,14 @@ def test_a_judge_in_a_csv_is_audited_and_is_no_system(
     path = tmp_path / "mine.csv"
     path.write_text("\n".join(["question,predicted,gold,arm,of,score", *lines]), encoding="utf-8")
     assert audit.main([str(path)]) == 0
-    told = capsys.readouterr().out
-    assert f"{JUDGE}: found in 1 of 1" in told
-    assert "100 without an answer" in told
-    assert "marker 0.0 %" not in told
+    output = capsys.readouterr().out
+    assert f"{JUDGE}: found in 1 of 1" in output
+    assert "100 without an answer" in output
+    assert "marker 0.0 %" not in output
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("question,answer\nWhy?,YES", "predicted, gold is missing among: question, answer"),
         ("", "No columns"),
@@ -235,10 +237,10 @@ def test_a_judge_in_a_csv_is_audited_and_is_no_system(
         ),
     ],
 )
-def test_a_csv_that_cannot_be_audited_says_why(tmp_path: Path, content: str, said: str) -> None:
+def test_a_csv_that_cannot_be_audited_says_why(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "mine.csv"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(StoreError, match=said):
+    with pytest.raises(StoreError, match=message):
         audit.read(path)
     (tmp_path / "mine.jsonl").write_text("{}", encoding="utf-8")
     with pytest.raises(StoreError, match="CSV or Parquet"):
@@ -257,12 +259,12 @@ def test_an_empty_cell_that_may_be_missing_says_nothing(tmp_path: Path) -> None:
     frame = audit.read(path).frame
     assert frame.cluster.tolist() == frame.unit.tolist() == ["Why?", "Who?"]
     assert set(frame.split) == {"test"}
-    assert [of["accuracy"][0] for of in frame.measures] == [1, 0]
+    assert [measures["accuracy"][0] for measures in frame.measures] == [1, 0]
 
 
 def test_the_command_audits_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answers.write(tmp_path, Outcomes(cut()).frame, licence="CC0-1.0")
     assert audit.main([str(tmp_path / "model.parquet")]) == 0
-    told = capsys.readouterr().out
-    assert f"{CUT}: found in 1 of 1" in told
-    assert "of 50" in told
+    output = capsys.readouterr().out
+    assert f"{CUT}: found in 1 of 1" in output
+    assert "of 50" in output

@@ -93,7 +93,7 @@ def test_a_prompt_beyond_the_context_is_an_overflow_and_another_error_is_told(co
     out.write_text("\n".join([line(first, **too_long), line(second, **broken)]))
     counts = batch.take_in(out)
     assert counts["stored"] == 1
-    assert any("out of memory" in what for what in counts)
+    assert any("out of memory" in problem for problem in counts)
     [reply] = model(collecting).chat_many(PROMPTS[:1], max_tokens=5, overflow="record")
     assert reply.status == "overflow"
 
@@ -127,17 +127,17 @@ def test_pending_requests_that_cannot_be_read_are_named_with_what_to_do(collecti
 def test_pending_requests_are_looked_up_together(collecting, monkeypatch):
     with pytest.raises(batch.PendingError):
         model(collecting).chat_many(PROMPTS, max_tokens=5)
-    asked = Mock(wraps=batch.store())
-    monkeypatch.setattr(batch, "store", lambda: asked)
+    store = Mock(wraps=batch.store())
+    monkeypatch.setattr(batch, "store", lambda: store)
     assert len(batch.pending()) == len(PROMPTS) > 1
-    assert asked.get.call_count == 1, "one look-up, however many wait"
+    assert store.get.call_count == 1, "one look-up, however many wait"
 
 
 def test_a_pending_request_whose_prompt_was_damaged_is_not_sent(collecting):
     with pytest.raises(batch.PendingError):
         model(collecting).chat_many(PROMPTS, max_tokens=5)
-    noted = batch.PENDING.read_text()
-    batch.PENDING.write_text(noted.replace("Is 2 an even", "Is 3 an even"))
+    content = batch.PENDING.read_text()
+    batch.PENDING.write_text(content.replace("Is 2 an even", "Is 3 an even"))
     with pytest.raises(StoreError, match="medrerun batch export"):
         batch.export()
 
@@ -153,15 +153,15 @@ def test_a_reply_of_another_shape_is_counted_and_the_rest_is_stored(collecting, 
     out.write_text("\n".join([line(first, body=body), line(second)]))
     counts = batch.take_in(out)
     assert counts.pop("stored") == 1
-    assert [count for what, count in counts.items() if what.startswith("failed")] == [1]
+    assert [count for problem, count in counts.items() if problem.startswith("failed")] == [1]
     assert list(batch.pending()) == [first]
 
 
-def steps(asked: LLM) -> list[list[str]]:
+def steps(client: LLM) -> list[list[str]]:
     """Two steps, of which the second asks about the replies to the first."""
-    first = [reply.text for reply in asked.chat_many(PROMPTS, max_tokens=5)]
+    first = [reply.text for reply in client.chat_many(PROMPTS, max_tokens=5)]
     again = [[{"role": "user", "content": f"Does this text say yes? {text}"}] for text in first]
-    return [first, [reply.answer for reply in asked.choose_many(again, ["YES", "NO"])]]
+    return [first, [reply.answer for reply in client.choose_many(again, ["YES", "NO"])]]
 
 
 def medrerun(run_in, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -187,15 +187,15 @@ def test_a_notebook_that_vllms_batches_answer_says_what_a_server_makes_it_say(
     flags = [flag for flag in flags if not flag.startswith(("--port", "--host"))]
     name = f"_build/batch/{SMALL_MODEL}.jsonl"
     for number in (1, 2):
-        waiting = medrerun(run_in, "batch", "export")
-        assert f"requests wait in {name}" in waiting.stdout, waiting.stderr
+        process = medrerun(run_in, "batch", "export")
+        assert f"requests wait in {name}" in process.stdout, process.stderr
         files = ["-i", str(project / name), "-o", str(project / f"{number}.jsonl")]
         command = [python, "-m", "vllm.entrypoints.openai.run_batch", *files, *flags]
         subprocess.run(command, env={**os.environ, **served.environment}, check=True, timeout=400)
         assert " stored" in medrerun(run_in, "batch", "import", f"{number}.jsonl").stdout
     assert "requests wait" not in medrerun(run_in, "batch", "export").stdout
     cells = nbformat.read(executed(project, "01_demo_first"), 4).cells
-    said = [
+    replies = [
         out.text for cell in cells for out in cell.get("outputs", ()) if out.get("name") == "stdout"
     ]
-    assert [text.strip() for text in said] == [str(steps(LLM(small_llm, folder=None)))]
+    assert [text.strip() for text in replies] == [str(steps(LLM(small_llm, folder=None)))]

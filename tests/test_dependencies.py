@@ -46,8 +46,8 @@ print(json.dumps(stale))
 def stale_after(project: Path, modules: list[str], notebooks: list[str]) -> list[set[str]]:
     """Per module, the notebooks of which an input changes when it is edited."""
     place = {"MEDRAG_ROOT": str(project), "PYTHONPATH": str(project / "src")}
-    said = python_says(STALE, " ".join(notebooks), " ".join(modules), **place)
-    return [set(names) for names in json.loads(said)]
+    output = python_says(STALE, " ".join(notebooks), " ".join(modules), **place)
+    return [set(names) for names in json.loads(output)]
 
 
 @pytest.mark.parametrize(
@@ -134,14 +134,14 @@ def test_an_edit_changes_the_notebooks_that_import_the_module(project: Path) -> 
     names = ["01_llm", "02_none", "03_rules", "04_other_rules"]
     source = project / "src"
     place = {"MEDRAG_ROOT": str(project), "PYTHONPATH": str(source)}
-    loaded = {
+    modules_of = {
         "01_llm": "helpers.llm",
         "03_rules": "evaluation.rules, papers.side_effects.rules",
         "04_other_rules": "evaluation.rules, papers.qa_rag.rules",
     }
     imports: dict[str, set[str]] = {"02_none": set()} | {
         name: set(python_says(f"import sys, {modules}; print(*sys.modules)", **place).split())
-        for name, modules in loaded.items()
+        for name, modules in modules_of.items()
     }
     modules = ["helpers.requests", "papers.side_effects.rules", "papers.qa_rag.rules"]
     modules += ["evaluation.rules", "resources.settings"]
@@ -162,11 +162,11 @@ def test_make_stops_servers_whatever_stands_in_a_notebook(project: Path) -> None
     write(project, "01_half", "def unfinished(")
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
     for target in ("stop", "status", "doctor", "lab"):
-        asked = ["make", "-n", "PROFILE=smoke", "PYTHON=false", target]
-        done = subprocess.run(
-            asked, cwd=project, env=clean, capture_output=True, text=True, check=False
+        command = ["make", "-n", "PROFILE=smoke", "PYTHON=false", target]
+        process = subprocess.run(
+            command, cwd=project, env=clean, capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0, done.stderr
+        assert process.returncode == 0, process.stderr
 
 
 LAYERS = {
@@ -181,9 +181,9 @@ LAYERS = {
 """A package imports itself and those of lower layers."""
 
 
-def may_import(name: str, used: str) -> bool:
+def may_import(name: str, dependency: str) -> bool:
     package, paper, *_ = name.split(".")
-    used_package, used_paper, *_ = used.split(".")
+    used_package, used_paper, *_ = dependency.split(".")
     if package != used_package:
         return LAYERS[used_package] < LAYERS[package]
     # the chapter across papers compares the arms of several
@@ -192,10 +192,10 @@ def may_import(name: str, used: str) -> bool:
 
 def test_imports_go_one_way_and_no_paper_imports_another() -> None:
     wrong = [
-        f"{name} imports {used}"
+        f"{name} imports {dependency}"
         for name, path in dependencies.MODULES.items()
-        for used in dependencies.imported(path.read_text("utf-8"))
-        if not may_import(name, used)
+        for dependency in dependencies.imported(path.read_text("utf-8"))
+        if not may_import(name, dependency)
     ]
     assert wrong == []
 

@@ -42,9 +42,9 @@ def test_every_part_is_named():
         "data",
         "browser",
     }
-    found = {f.part for f in doctor.findings()}
-    assert {part for part in found if not part.startswith("role: ")} == parts
-    assert "role: answerer" in found
+    part_names = {f.part for f in doctor.findings()}
+    assert {part for part in part_names if not part.startswith("role: ")} == parts
+    assert "role: answerer" in part_names
 
 
 def test_a_server_that_does_not_answer_is_told_with_the_line_that_mends_it(monkeypatch):
@@ -78,11 +78,11 @@ def test_encoders_of_a_hub_are_told_with_the_line_that_installs_what_loads_them(
     assert finding("encoders").hint == ""  # the laptop profile needs none
     monkeypatch.setenv("PROFILE", "paper")
     monkeypatch.setenv("COLUMNS", "400")
-    found = finding("encoders")
-    assert "emilyalsentzer/Bio_ClinicalBERT" in found.uses
-    assert found.hint == "pip install '.[encoders]'"
+    encoders = finding("encoders")
+    assert "emilyalsentzer/Bio_ClinicalBERT" in encoders.uses
+    assert encoders.hint == "pip install '.[encoders]'"
     assert doctor.main([]) == 1  # this profile needs a server
-    assert found.hint in capsys.readouterr().out
+    assert encoders.hint in capsys.readouterr().out
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     assert finding("encoders").hint == ""
 
@@ -104,9 +104,9 @@ def test_adapters_that_a_server_lacks_are_told_with_the_line_that_serves_them(
     (tmp_path / ".half" / artifacts.LOG).write_text("{")
     have = ["meta-llama/Llama-2-13b-hf", "ours-1"]
     monkeypatch.setattr(services, "served", lambda server: [{"id": name} for name in have])
-    mend = finding("adapters").hint
-    assert "serve mistralai/Mistral-7B-Instruct-v0.2 at http://gpu:8000/v1" in mend
-    assert mend.endswith(f"--enable-lora --lora-modules ours-2={tmp_path / 'ours-2'}")
+    hint = finding("adapters").hint
+    assert "serve mistralai/Mistral-7B-Instruct-v0.2 at http://gpu:8000/v1" in hint
+    assert hint.endswith(f"--enable-lora --lora-modules ours-2={tmp_path / 'ours-2'}")
     have += ["mistralai/Mistral-7B-Instruct-v0.2", "chaoyi-wu/MedLLaMA_13B", "ours-2"]
     assert finding("adapters").hint == ""
     monkeypatch.setattr(engine_install, "choose_engine", lambda model: ("llamacpp", "a test"))
@@ -144,9 +144,9 @@ def test_what_an_engine_receives_is_shown_beside_its_size_if_it_comes_over_the_n
     monkeypatch.setattr(engine_install, "_received", lambda: next(came))
     with engine_install._shows_received(600_000_000):
         time.sleep(2.5)
-    shown = capfd.readouterr().err
-    assert ("received" in shown) == (rate > 0)
-    assert ("80.0M/600M" in shown) == (rate > 0), shown
+    output = capfd.readouterr().err
+    assert ("received" in output) == (rate > 0)
+    assert ("80.0M/600M" in output) == (rate > 0), output
 
 
 def test_the_bytes_that_came_over_the_network_are_counted():
@@ -229,10 +229,10 @@ def test_a_model_of_a_hub_is_served_and_told_apart_by_its_revision(monkeypatch):
 def test_a_wrong_setting_is_an_error_of_one_line(run_in, project):
     (project / "data" / "registry.yml").write_text("files: {}\n")
     (project / "notebooks" / "profiles" / "laptop.yml").write_text("defaults: {}\n")
-    done = run_in(sys.executable, "-m", "publish.doctor", LLM_ENGINE="ollama")
-    assert done.returncode == 1
-    assert "LLM_ENGINE" in done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
+    process = run_in(sys.executable, "-m", "publish.doctor", LLM_ENGINE="ollama")
+    assert process.returncode == 1
+    assert "LLM_ENGINE" in process.stderr
+    assert "Traceback" not in process.stdout + process.stderr
 
 
 def test_a_chromium_that_playwright_installed_is_found_where_the_system_has_none(

@@ -57,9 +57,9 @@ def test_a_trial_fails_if_the_result_is_another_or_a_traceback_is_shown(
 
 
 def test_a_seed_repeats_the_bytes_of_a_trial(tmp_path: Path) -> None:
-    left = []
+    contents = []
     for name in ("a", "b"):
         (tmp_path / name).write_bytes(bytes(1000))
         damage(tmp_path / name, random.Random("1 x"))
-        left.append((tmp_path / name).read_bytes())
-    assert left[0] == left[1] != bytes(1000)
+        contents.append((tmp_path / name).read_bytes())
+    assert contents[0] == contents[1] != bytes(1000)

@@ -129,8 +129,8 @@ def test_each_unit_is_written_in_its_own_way(value: float | None, unit: str, tex
 
 @given(st.floats(0, 1), st.integers(0, 4))
 def test_a_written_fraction_reads_back_to_within_its_last_digit(value: float, digits: int) -> None:
-    read = float(figures.number(value, digits=digits).removesuffix(" %")) / 100
-    assert abs(read - value) <= 0.5 * 10.0 ** (-digits - 2) + 1e-12
+    value_read = float(figures.number(value, digits=digits).removesuffix(" %")) / 100
+    assert abs(value_read - value) <= 0.5 * 10.0 ** (-digits - 2) + 1e-12
 
 
 def test_a_paired_difference_has_its_sign_and_a_p_value_its_limit() -> None:
@@ -170,7 +170,7 @@ def test_numbers_and_scores_stand_to_the_right_and_text_to_the_left() -> None:
 
 
 def test_numbers_that_are_written_already_stand_to_the_right_too() -> None:
-    written = [
+    texts = [
         "96.5 % [95.9, 97.0]",
         "62.90%",
         "0.494",
@@ -179,7 +179,7 @@ def test_numbers_that_are_written_already_stand_to_the_right_too() -> None:
         "50.0 % [15.0, 85.0], 2 unparsed",
         "< 0.001",
     ]
-    frame = pd.DataFrame({"written": written, "words": ["1 of 2 answers", *["x"] * 6]})
+    frame = pd.DataFrame({"written": texts, "words": ["1 of 2 answers", *["x"] * 6]})
     html = figures.table(frame, "x").html
     assert '<th scope="col" class="num">written</th><th scope="col">words</th>' in html
     assert '<td data-label="written" class="num"></td>' in html, "an empty text is no missing value"
@@ -205,8 +205,8 @@ def test_only_a_named_index_is_shown() -> None:
         .replace("</tr>", "")
         .split("tbody")[1]
     )
-    assert "<td" in (named := figures.table(frame.rename_axis("name"), "x").html)
-    assert ">row</td>" in named
+    assert "<td" in (html := figures.table(frame.rename_axis("name"), "x").html)
+    assert ">row</td>" in html
 
 
 def test_columns_of_several_levels_are_refused() -> None:
@@ -328,16 +328,22 @@ def test_the_arms_stay_apart_for_colour_blind_readers() -> None:
         arm: figures.arm_colour(arm) for arm in ("closed_book", "format_a", "format_b", "graphrag")
     }
     for kind, matrix in {"none": np.eye(3), **COLOUR_BLIND}.items():
-        seen = {arm: lab(np.array(matrix) @ linear(colour)) for arm, colour in colours.items()}
-        for one, other in itertools.combinations(seen, 2):
-            assert np.linalg.norm(seen[one] - seen[other]) > 15, (kind, one, other)
+        lab_colours = {
+            arm: lab(np.array(matrix) @ linear(colour)) for arm, colour in colours.items()
+        }
+        for first, second in itertools.combinations(lab_colours, 2):
+            assert np.linalg.norm(lab_colours[first] - lab_colours[second]) > 15, (
+                kind,
+                first,
+                second,
+            )
 
 
 def test_the_scoreboard_picture_leaves_out_what_there_is_not() -> None:
-    nothing = dict.fromkeys(
+    absent = dict.fromkeys(
         f"{kind}{end}" for kind in ("rescored", "rerun") for end in ("", "_low", "_high")
     )
-    rows = [{"label": "GraphRAG", "colour": "#079c6b", "printed": 1.0, **nothing}]
+    rows = [{"label": "GraphRAG", "colour": "#079c6b", "printed": 1.0, **absent}]
     full = rows[0] | {
         "rescored": 0.9,
         "rescored_low": None,
@@ -350,12 +356,12 @@ def test_the_scoreboard_picture_leaves_out_what_there_is_not() -> None:
         bare = figures.figure(
             pictures.scoreboard_picture(pd.DataFrame(rows), narrow=narrow), alt="x"
         ).svg
-        drawn = figures.figure(
+        picture = figures.figure(
             pictures.scoreboard_picture(pd.DataFrame([full]), narrow=narrow), alt="x"
         ).svg
         assert ">100.0 %<" in bare
         assert ">80.0 %<" not in bare
-        assert all(f">{text} %<" in drawn for text in ("100.0", "90.0", "80.0"))
+        assert all(f">{text} %<" in picture for text in ("100.0", "90.0", "80.0"))
 
 
 def test_numbers_of_narrow_parts_do_not_touch() -> None:

@@ -145,11 +145,11 @@ def running(name: str, folder: Path) -> Iterator[tuple[str, str]]:
             config.write_text(
                 json.dumps({"model_list": [{"model_name": MODEL, "litellm_params": params}]})
             )
-            with _started(foreign, folder, {"config": str(config)}) as found:
-                yield found
+            with _started(foreign, folder, {"config": str(config)}) as foreign_server:
+                yield foreign_server
     else:
-        with _started(foreign, folder, _weights(foreign, folder)) as found:
-            yield found
+        with _started(foreign, folder, _weights(foreign, folder)) as foreign_server:
+            yield foreign_server
 
 
 def _weights(foreign: Foreign, folder: Path) -> dict[str, str]:
@@ -227,8 +227,8 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[Se
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_a_chapter_completes_with_a_server_of_others(server, chapter, project):  # noqa: F811
-    done = _run(chapter, project, server.url, server.model)
-    assert done.returncode == 0, done.stderr[-3000:]
+    process = _run(chapter, project, server.url, server.model)
+    assert process.returncode == 0, process.stderr[-3000:]
     _note(server.name, chapter, _take_record(chapter, project))
 
 
@@ -276,5 +276,5 @@ def _without_version(text: str) -> str:
 def _version(foreign: Foreign) -> str:
     code = f"from importlib.metadata import version; print(version('{foreign.package}'))"
     python = str(foreign.python())
-    shown = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
-    return f"{foreign.package} {shown.stdout.strip()}".strip()
+    process = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+    return f"{foreign.package} {process.stdout.strip()}".strip()

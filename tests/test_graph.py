@@ -32,14 +32,14 @@ def graph_server(root: Path) -> AbstractContextManager[GraphEndpoint]:
 @contextmanager
 def users_server() -> Iterator[GraphEndpoint]:
     """The server of NEO4J_URI, if its database is empty; emptied again afterwards, constraints included."""
-    found = services.graph_endpoint()
-    with graph.connect(found) as db:
+    server = services.graph_endpoint()
+    with graph.connect(server) as db:
         if db.read("MATCH (n) RETURN n LIMIT 1"):
             pytest.fail(
                 "The database of NEO4J_URI holds data. Set NEO4J_DATABASE to an empty one to test on it."
             )
         try:
-            yield found
+            yield server
         finally:
             db._delete("(n)")
             for row in db.read("SHOW CONSTRAINTS YIELD name RETURN name"):
@@ -77,8 +77,8 @@ def embedded_server(root: Path) -> Iterator[GraphEndpoint]:
 
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphEndpoint]:
-    with graph_server(tmp_path_factory.mktemp("graph")) as found:
-        yield found
+    with graph_server(tmp_path_factory.mktemp("graph")) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -149,15 +149,18 @@ def unreachable(uri: str) -> GraphEndpoint:
 
 
 @pytest.mark.parametrize(
-    ("code", "told"), [("DatabaseError.General.UnknownError", True), ("ClientError.X.Y", False)]
+    ("code", "has_advice"),
+    [("DatabaseError.General.UnknownError", True), ("ClientError.X.Y", False)],
 )
 def test_a_statement_refused_by_a_server_that_is_being_stopped_says_what_to_do(
-    code: str, told: bool
+    code: str, has_advice: bool
 ) -> None:
     """It then names its database, and no reason."""
     embedded = replace(unreachable("bolt://127.0.0.1:1"), embedded=True)
     error = Neo4jError._hydrate_neo4j(code=f"Neo.{code}", message="neo4j")
-    assert ("run this again" in str(graph_driver.describe_error(embedded, "u", error, 0.0))) == told
+    assert (
+        "run this again" in str(graph_driver.describe_error(embedded, "u", error, 0.0))
+    ) == has_advice
 
 
 def test_a_server_that_is_not_there_is_an_error_that_says_what_to_do() -> None:
@@ -265,10 +268,10 @@ def test_values_stay_values(db: Graph) -> None:
         "Drug", [{"name": v, "also": [v]} for v in HOSTILE_VALUES], "name", progress=False
     )
     for value in HOSTILE_VALUES:
-        found = db.read(
+        rows = db.read(
             "MATCH (d:Drug {name: $name}) RETURN d.name AS name, d.also AS also", name=value
         )
-        assert found == [{"name": value, "also": [value]}]
+        assert rows == [{"name": value, "also": [value]}]
         untrusted = db.read_untrusted(
             "MATCH (d:Drug {name: $name}) RETURN count(d) AS n", name=value
         )
@@ -337,11 +340,11 @@ def test_a_schema_read_off_a_sample_names_everything_and_says_what_is_estimated(
         db.load_edges(
             "LIKE", pairs, start=(start, "name", "a"), end=("Drug", "name", "b"), progress=False
         )
-    whole = db.schema()
-    assert "  (:Drug {dose: INTEGER, name: STRING})  40 nodes" in whole
-    assert "  (:Other)-[:LIKE]->(:Drug)  30 relationships" in whole
+    schema = db.schema()
+    assert "  (:Drug {dose: INTEGER, name: STRING})  40 nodes" in schema
+    assert "  (:Other)-[:LIKE]->(:Drug)  30 relationships" in schema
     sampled = db.schema(sample=45)
-    assert sampled.split("Relationships:")[0] == whole.split("Relationships:")[0]
+    assert sampled.split("Relationships:")[0] == schema.split("Relationships:")[0]
     assert sampled.count("about") == 2
 
 
@@ -465,7 +468,7 @@ def load_interactions_once(db: Graph, drugs: int, *, interrupt: bool = False) ->
             half = len(pairs) // 2
             ends = ("Drug", "name", "one"), ("Drug", "name", "other")
             for part in (pairs[:half], pairs[half:]):
-                rows = [{"one": one, "other": other, "sources": ["x"]} for one, other in part]
+                rows = [{"one": drug, "other": other, "sources": ["x"]} for drug, other in part]
                 db.load_edges("INTERACTS", rows, *ends, progress=False)
                 if interrupt:
                     raise KeyboardInterrupt
@@ -474,10 +477,10 @@ def load_interactions_once(db: Graph, drugs: int, *, interrupt: bool = False) ->
 
 def interactions(drugs: int) -> list[tuple[str, str]]:
     pairs = []
-    for one in range(drugs):
-        for other in range(one + 1, drugs):
-            if one < 3 or one * other % 5 == 0:
-                pairs += [(str(one), str(other)), (str(other), str(one))]
+    for drug in range(drugs):
+        for other in range(drug + 1, drugs):
+            if drug < 3 or drug * other % 5 == 0:
+                pairs += [(str(drug), str(other)), (str(other), str(drug))]
     return pairs
 
 
@@ -657,12 +660,12 @@ def test_of_two_data_sets_that_one_connection_loads_each_vouches_for_its_own_lab
 def test_untrusted_rows_are_cut_and_said_to_be(db: Graph) -> None:
     load_pairs(db, [("a", f"effect {i}") for i in range(30)])
     query = "MATCH (:Drug {name: $drug})-->(e) RETURN e.name AS effect ORDER BY effect;"
-    some = db.read_untrusted(query, drug="a", max_rows=10)
-    every = db.read_untrusted(query, drug="a", max_rows=30)
-    assert (len(some.rows), some.truncated) == (10, True)
-    assert (len(every.rows), every.truncated) == (30, False)
-    assert every.rows[:10] == some.rows
-    assert every.seconds > 0
+    first_rows = db.read_untrusted(query, drug="a", max_rows=10)
+    all_rows = db.read_untrusted(query, drug="a", max_rows=30)
+    assert (len(first_rows.rows), first_rows.truncated) == (10, True)
+    assert (len(all_rows.rows), all_rows.truncated) == (30, False)
+    assert all_rows.rows[:10] == first_rows.rows
+    assert all_rows.seconds > 0
     with pytest.raises(ValueError, match="max_rows"):
         db.read_untrusted(query, drug="a", max_rows=0)
 

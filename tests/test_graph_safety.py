@@ -307,9 +307,9 @@ PAIRS = [(f"drug {i % 5}", f"effect {i}") for i in range(40)] + [("aspirin", "ur
 
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphEndpoint]:
-    with graph_server(tmp_path_factory.mktemp("graph")) as found, graph.connect(found) as db:
+    with graph_server(tmp_path_factory.mktemp("graph")) as server, graph.connect(server) as db:
         load_pairs(db, PAIRS)
-        yield found
+        yield server
 
 
 @pytest.fixture
@@ -397,10 +397,10 @@ def test_what_is_plainly_not_reading_is_refused_before_it_is_sent(statement: str
     ],
 )
 def test_every_clause_that_writes_is_refused_by_its_text_alone(clause: str) -> None:
-    named = clause.partition(" ")[0].replace("CALL", "IN")
+    keyword = clause.partition(" ")[0].replace("CALL", "IN")
     for statement in (f"MATCH (a) {clause} RETURN a", f"MATCH (a)\n{clause.lower()}\nRETURN a"):
         with pytest.raises(
-            graph_guard.CypherRejected, match=rf"^{named}.* is not allowed: only reading"
+            graph_guard.CypherRejected, match=rf"^{keyword}.* is not allowed: only reading"
         ):
             graph_guard.check_statement(statement)
 
@@ -495,10 +495,10 @@ def test_nothing_is_fetched_from_the_network(
     if text == "not looked at":
         monkeypatch.setattr(graph, "check_statement", lambda statement: statement)
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        here = f"127.0.0.1:{listening.getsockname()[1]}/"
+        address = f"127.0.0.1:{listening.getsockname()[1]}/"
         for statement in PROCEDURES_AND_FILES:
             if "http://" in statement:
-                assert attempt(db, statement.replace("127.0.0.1:1/", here)), statement
+                assert attempt(db, statement.replace("127.0.0.1:1/", address)), statement
         listening.settimeout(0.5)
         with pytest.raises(TimeoutError):
             listening.accept()
@@ -725,10 +725,10 @@ def test_names_are_values_whatever_they_say(db: Graph) -> None:
         "' OR 1=1 //",
     ]:
         if "\ud800" not in name:  # the driver cannot even send it
-            found = db.read_untrusted(
+            result = db.read_untrusted(
                 "MATCH (d:Drug {name: $name}) RETURN d.name AS name", name=name
             )
-            assert found.rows == []
+            assert result.rows == []
 
 
 @pytest.mark.engine

@@ -23,23 +23,23 @@ def cells(path: Path) -> Iterator[ast.Module]:
 def used_names(trees: list[ast.Module]) -> set[tuple[str, str]]:
     """Modules of the package that some code imports, each with the names it takes from them."""
     modules: dict[str, str] = {}
-    used: set[tuple[str, str]] = set()
+    names: set[tuple[str, str]] = set()
     nodes = [node for tree in trees for node in ast.walk(tree)]
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module == "helpers":
             modules |= {name.asname or name.name: name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("helpers."):
             module = str(node.module).removeprefix("helpers.")
-            used |= {(module, name.name) for name in node.names}
+            names |= {(module, name.name) for name in node.names}
         elif isinstance(node, ast.Import):
-            used |= {(name.name, "") for name in node.names if name.name.startswith("helpers.")}
-    used |= {(module, "") for module in modules.values()}
+            names |= {(name.name, "") for name in node.names if name.name.startswith("helpers.")}
+    names |= {(module, "") for module in modules.values()}
     for node in nodes:
         if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)):
             continue
         if node.value.id in modules:
-            used.add((modules[node.value.id], node.attr))
-    return used
+            names.add((modules[node.value.id], node.attr))
+    return names
 
 
 @pytest.mark.parametrize("path", sorted(NOTEBOOKS.rglob("*.ipynb")), ids=lambda path: path.stem)

@@ -141,9 +141,9 @@ class Page(HTMLParser):
 
     def shows(self, text: str) -> bool:
         """Whether a text is read or heard, however its lines are broken."""
-        wanted = " ".join(markup.readable(text).split())
-        said = " ".join([self.text, *self.values]).replace("\N{NO-BREAK SPACE}", " ")
-        return wanted in " ".join(said.split())
+        expected = " ".join(markup.readable(text).split())
+        content = " ".join([self.text, *self.values]).replace("\N{NO-BREAK SPACE}", " ")
+        return expected in " ".join(content.split())
 
 
 def as_page(markdown: str) -> str:
@@ -191,9 +191,9 @@ def from_a_system(text: str) -> str:
 
 def outcomes(text: str) -> Outcomes:
     """Two arms, one of them named by the text, and a stratum of that name."""
-    made = [
+    rows = [
         make_row(
-            Answer(predicted=said, strata={"kind": text}, measures={"seconds": (1.0, 1.0)}),
+            Answer(predicted=label, strata={"kind": text}, measures={"seconds": (1.0, 1.0)}),
             question,
             arm=arm,
         )
@@ -201,9 +201,9 @@ def outcomes(text: str) -> Outcomes:
             KindQuestion("plain", text, True, (text,), text),
             KindQuestion("both", text, False, ("d",), text),
         )
-        for arm, said in (("graph", question.gold), ("text", "YES"))
+        for arm, label in (("graph", question.gold), ("text", "YES"))
     ]
-    return Outcomes(made, labels={"graph": text, "text": "Text"}, draws=100)
+    return Outcomes(rows, labels={"graph": text, "text": "Text"}, draws=100)
 
 
 def decided(text: str) -> str:
@@ -219,15 +219,15 @@ def findings(text: str) -> str:
         .claims[0]
         .model_copy(update={"text": text, "note": text})
     )
-    found = records.Finding.model_construct(id=claim.id, verdict=text, test=text, why=text)
-    return verdicts.findings([claim], [found], sample=False).html
+    finding = records.Finding.model_construct(id=claim.id, verdict=text, test=text, why=text)
+    return verdicts.findings([claim], [finding], sample=False).html
 
 
 def disagreements(text: str) -> str:
     run = record.start(notebook=CHAPTER, paper="side_effects", profile="smoke", parameters={})
     odd = run.printed.contradictions[0]
-    says = tuple(place.model_copy(update={"what": text, "where": text}) for place in odd.says)
-    odd = odd.model_copy(update={"about": text, "says": says})
+    places = tuple(place.model_copy(update={"what": text, "where": text}) for place in odd.says)
+    odd = odd.model_copy(update={"about": text, "says": places})
     run.printed = run.printed.model_copy(update={"contradictions": (odd,)})
     return verdicts.disagreements(run).html
 
@@ -255,10 +255,12 @@ def advice(text: str) -> str:
     )
     run = record.start(notebook=CHAPTER, paper="side_effects", profile="smoke", parameters={})
     with tempfile.TemporaryDirectory() as folder:
-        kept = records.load(run.save(Path(folder) / "r.json"))
-        found = methods.compare_methods(task, methods.RunAnswers(kept, rows, Store(Path(folder))))
-    assert found
-    chapter = what_to_build.Advice([found])
+        stored_record = records.load(run.save(Path(folder) / "r.json"))
+        task_result = methods.compare_methods(
+            task, methods.RunAnswers(stored_record, rows, Store(Path(folder)))
+        )
+    assert task_result
+    chapter = what_to_build.Advice([task_result])
     # the figures hold names of the project alone; a longer one takes more lines of them
     # an address may hold the model's name, in its own code
     html = chapter.table().html + chapter.methods_table().html
@@ -266,15 +268,15 @@ def advice(text: str) -> str:
 
 
 def beside_models(out: Outcomes, text: str) -> str:
-    left = out.table(["accuracy"], text).scores
-    assert left
-    return compare.add_model_columns(out, left, {text: out.frame}, lambda *_: "answers.html").html
+    scores = out.table(["accuracy"], text).scores
+    assert scores
+    return compare.add_model_columns(out, scores, {text: out.frame}, lambda *_: "answers.html").html
 
 
 def linked_tests(out: Outcomes, text: str) -> str:
-    left = out.comparison_table(out.compare([("graph", "text")], "accuracy"), text).scores
-    assert left
-    return compare.link_comparisons(left, lambda *_: "answers.html").html
+    scores = out.comparison_table(out.compare([("graph", "text")], "accuracy"), text).scores
+    assert scores
+    return compare.link_comparisons(scores, lambda *_: "answers.html").html
 
 
 DIRECT: dict[str, Callable[[str], str]] = {
@@ -351,9 +353,9 @@ def modules_that_make_html() -> Iterator[ModuleType]:
     """The others pass on what functions of these made."""
     packages = (evaluation, helpers, papers, publish, rag, resources)
     for package in packages:
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        for module_info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             try:
-                module = importlib.import_module(found.name)
+                module = importlib.import_module(module_info.name)
             except ModuleNotFoundError:
                 continue  # a program of another environment
             if re.search(r"\b(Html|Picture|Markup)\(", inspect.getsource(module)):
@@ -361,14 +363,14 @@ def modules_that_make_html() -> Iterator[ModuleType]:
 
 
 def test_no_function_that_gives_html_is_missing_here() -> None:
-    found = {
+    functions = {
         f"{module.__name__.removeprefix('papers.')}.{name}"
         for module in modules_that_make_html()
         for name, function in own_functions(module)
         if gives_html(function)
     }
-    assert len(found) > len(DIRECT) / 2, "the modules have moved"
-    assert found - {*DIRECT, *OF_A_RECORD} == set()
+    assert len(functions) > len(DIRECT) / 2, "the modules have moved"
+    assert functions - {*DIRECT, *OF_A_RECORD} == set()
 
 
 def harm(hostile: str, harmless: str, text: str) -> str:
@@ -384,9 +386,9 @@ def harm(hostile: str, harmless: str, text: str) -> str:
     return ""
 
 
-def first_difference(some: list[Any], others: list[Any]) -> tuple[Any, Any]:
+def first_difference(texts: list[Any], others: list[Any]) -> tuple[Any, Any]:
     """The first pair of elements that are not equal."""
-    return next(pair for pair in zip_longest(some, others) if pair[0] != pair[1])
+    return next(pair for pair in zip_longest(texts, others) if pair[0] != pair[1])
 
 
 @pytest.mark.parametrize("name", DIRECT)
@@ -395,18 +397,18 @@ def test_hostile_text_is_shown_and_does_nothing(name: str) -> None:
     assert Page(harmless).shows(HARMLESS)
     for text in (IN_A_LINE, IN_BLOCKS):
         if harm(DIRECT[name](text), harmless, text):
-            found = {part[:40]: harm(DIRECT[name](part), harmless, part) for part in HOSTILE}
-            pytest.fail(f"{harm(DIRECT[name](text), harmless, text)}; one by one: {found}")
+            harm_by_part = {part[:40]: harm(DIRECT[name](part), harmless, part) for part in HOSTILE}
+            pytest.fail(f"{harm(DIRECT[name](text), harmless, text)}; one by one: {harm_by_part}")
 
 
 def test_a_terminal_is_shown_hostile_text_and_does_not_obey_it() -> None:
     for text in (IN_A_LINE, IN_BLOCKS):
-        shown = repr(figures.prompt_box([{"role": text, "content": text}]))
-        shown.encode("utf-8")
-        assert not set(shown) & set("\0\x07\x1b\x7f\u202e")
+        box = repr(figures.prompt_box([{"role": text, "content": text}]))
+        box.encode("utf-8")
+        assert not set(box) & set("\0\x07\x1b\x7f\u202e")
 
 
-def drawn(words: str) -> str:
+def draw(words: str) -> str:
     """A drawing with these words in each place that can hold some."""
     fig, axes = plt.subplots()
     axes.barh([words, "b"], [1, 2], label=words)
@@ -426,9 +428,9 @@ FORMULAS = [text for text in HOSTILE if "$" in text]
 )
 def test_a_figure_draws_hostile_text_as_it_is(text: str) -> None:
     figures.use_style()
-    svg = drawn(text)
+    svg = draw(text)
     ET.fromstring(svg)  # a file of its own is XML
-    bad, good = Page(svg), Page(drawn(HARMLESS))
+    bad, good = Page(svg), Page(draw(HARMLESS))
     assert {tag for tag, _ in bad.elements} <= {tag for tag, _ in good.elements}
     assert not bad.other
     for word in markup.readable(text).split():
@@ -440,9 +442,9 @@ def test_a_logarithmic_axis_keeps_its_powers() -> None:
     fig, axes = plt.subplots()
     axes.plot([1, 1e6], [1, 10])
     axes.set(xscale="log", title="costs $5 and $6")
-    shown = Page(figures.figure(fig, alt="x").svg).text
-    assert "mathdefault" not in shown
-    assert "costs $5 and $6" in shown
+    text = Page(figures.figure(fig, alt="x").svg).text
+    assert "mathdefault" not in text
+    assert "costs $5 and $6" in text
 
 
 # ---------------------------------------------------------------------------------------------------------- the pages
@@ -488,24 +490,24 @@ def book_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
         # as it was before it was saved: a record may be of another version, or another's
         plain = json.loads(path.read_text(encoding="utf-8"))
         for part in ("values", "reasons", "claims"):
-            for each in plain[part]:
-                each |= {
+            for entry in plain[part]:
+                entry |= {
                     key: text
                     for key in ("note", "model", "cell", "source", "why", "test", "label")
-                    if each.get(key)
+                    if entry.get(key)
                 }
-        kept = plain["provenance"]
-        kept |= dict.fromkeys(("python", "platform", "cpu", "commit"), text) | {
+        origin = plain["provenance"]
+        origin |= dict.fromkeys(("python", "platform", "cpu", "commit"), text) | {
             "packages": {text: text}
         }
-        kept["parameters"] = {text: text}
-        kept["data"][0]["source"] = text
-        kept["models"] = [
-            {**kept["models"][0], **dict.fromkeys(("name", "engine", "version", "role"), text)}
+        origin["parameters"] = {text: text}
+        origin["data"][0]["source"] = text
+        origin["models"] = [
+            {**origin["models"][0], **dict.fromkeys(("name", "engine", "version", "role"), text)}
         ]
-        kept["timings"] = [
+        origin["timings"] = [
             {**step, "name": text, "counts": {**step["counts"], text: 1.0}}
-            for step in kept["timings"]
+            for step in origin["timings"]
         ]
         path.write_text(json.dumps({**plain, "seal": records.seal(plain)}), encoding="utf-8")
         error = {"output_type": "error", "ename": text, "evalue": text, "traceback": [text]}
@@ -523,38 +525,40 @@ def book_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     return make
 
 
-def written(made: pages.Pages) -> dict[str, str]:
+def page_texts(book: pages.Pages) -> dict[str, str]:
     """What each function of the pages gives, and the beginning of the staged notebook, as HTML of the book."""
-    one = "side_effects.table1.graphrag.accuracy"
-    asked = {
-        "n_questions": [one],
-        "printed": [one],
-        "value": [one],
+    number = "side_effects.table1.graphrag.accuracy"
+    arguments = {
+        "n_questions": [number],
+        "printed": [number],
+        "value": [number],
         "verdict": ["agrees"],
         "file": ["CITATION.cff"],
     }
-    asked |= {name: ["side_effects"] for name in ("diagram", "balance", "headlines", "untested")}
-    asked |= {name: ["side_effects.table1", "accuracy"] for name in ("picture",)}
-    asked |= {
+    arguments |= {
+        name: ["side_effects"] for name in ("diagram", "balance", "headlines", "untested")
+    }
+    arguments |= {name: ["side_effects.table1", "accuracy"] for name in ("picture",)}
+    arguments |= {
         "evidence": ["side_effects.claim.pairs_beat_lists", "rerun", "agrees"],
         "exhibit": [CHAPTER, "x"],
         "opening": [CHAPTER],
     }
-    given = {
-        name: str(function(*asked.get(name, []))) for name, function in made.functions().items()
+    texts = {
+        name: str(function(*arguments.get(name, []))) for name, function in book.functions().items()
     }
-    chapter = made.chapters[0]
+    chapter = book.chapters[0]
     assert chapter.record
-    given |= {"scoreboard": made.scoreboard("side_effects"), "ledger": made.ledger("side_effects")}
+    texts |= {"scoreboard": book.scoreboard("side_effects"), "ledger": book.ledger("side_effects")}
     pages = {page.name: page for page in staged_notebooks.staged_notebooks(chapter)}
     cells = json.loads(pages[CHAPTER].content)["cells"]
     # what is within the directive is Markdown too
-    given["staged"] = re.sub(
+    texts["staged"] = re.sub(
         r"(?m)^:(::|class:).*\n?", "", "\n\n".join(cell["source"] for cell in cells[:2])
     )
     return {
         name: as_page(f"Before.\n\n{text} after.\n\nLast.")
-        for name, text in given.items()
+        for name, text in texts.items()
         if name != "file"
     }
 
@@ -562,7 +566,7 @@ def written(made: pages.Pages) -> dict[str, str]:
 def test_every_function_of_the_pages_shows_a_hostile_record_as_text(
     book_of: Callable[[str], pages.Pages],
 ) -> None:
-    harmless = written(book_of(HARMLESS))
+    harmless = page_texts(book_of(HARMLESS))
     showing = {name for name, page in harmless.items() if Page(page).shows(HARMLESS)}
     assert showing >= {
         *(
@@ -579,7 +583,7 @@ def test_every_function_of_the_pages_shows_a_hostile_record_as_text(
     }
     text = " ".join(HOSTILE)
     faults = {
-        name: harm(page, harmless[name], text) for name, page in written(book_of(text)).items()
+        name: harm(page, harmless[name], text) for name, page in page_texts(book_of(text)).items()
     }
     assert {name: fault for name, fault in faults.items() if fault} == {}
 
@@ -589,12 +593,12 @@ def test_the_terminals_scoreboard_shows_a_hostile_record_as_text(
 ) -> None:
     text = " ".join(HOSTILE)
     book_of(text)
-    said = io.StringIO()
-    console = Console(file=said, width=20_000)
+    terminal = io.StringIO()
+    console = Console(file=terminal, width=20_000)
     board = scoreboard.scoreboard("side_effects", "laptop")
     console.print(board_tables.board_table("x", board[board["table"] == board["table"].iloc[0]]))
     console.print(board_tables.claim_table(scoreboard.ledger("side_effects", "laptop")))
-    shown = said.getvalue()
+    output = terminal.getvalue()
     # the terminal has its own sign for what it cannot show
     words = [word for word in markup.readable(text).split() if "\ufffd" not in word]
-    assert [word for word in words if word not in shown] == []
+    assert [word for word in words if word not in output] == []

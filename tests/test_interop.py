@@ -37,12 +37,12 @@ def elsewhere() -> str:
 
 
 def told_by(python: str, code: str, *arguments: object) -> dict[str, object]:
-    done = subprocess.run(
+    process = subprocess.run(
         [python, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    assert process.returncode == 0, process.stderr[-3000:]
+    output: dict[str, object] = json.loads(process.stdout.splitlines()[-1])
+    return output
 
 
 # ------------------------------------------------------------------------------------------------------------- TREC
@@ -61,15 +61,15 @@ grades = st.dictionaries(st.sampled_from(names), st.integers(1, 3), min_size=1, 
 @given(st.lists(st.tuples(ranking, ranking, grades), min_size=1, max_size=5))
 def test_trec_files_of_graded_passages_give_the_books_scores(tmp_path, cases):
     questions = [f"q{i}" for i in range(len(cases))]
-    wanted = {q: of for q, (*_, of) in zip(questions, cases, strict=True)}
-    asked = [a_question(i, f"question {i}?") for i in range(len(cases))]
+    relevance = {q: graded for q, (*_, graded) in zip(questions, cases, strict=True)}
+    question_list = [a_question(i, f"question {i}?") for i in range(len(cases))]
     arms = [
         frame(
             [
                 make_row(row, unit)
                 for row, unit in zip(
-                    rankings.ranking_rows(asked, [c[arm] for c in cases], wanted),
-                    asked,
+                    rankings.ranking_rows(question_list, [c[arm] for c in cases], relevance),
+                    question_list,
                     strict=True,
                 )
             ],
@@ -82,9 +82,9 @@ def test_trec_files_of_graded_passages_give_the_books_scores(tmp_path, cases):
         with pytest.raises(StoreError):
             trec.write(rows, tmp_path)
         return
-    found = trec.write(rows, tmp_path)
-    assert {score.measure for score in found} == set(rankings.MEASURES)
-    assert all(score.book == pytest.approx(score.files, abs=1e-12) for score in found), found
+    scores = trec.write(rows, tmp_path)
+    assert {score.measure for score in scores} == set(rankings.MEASURES)
+    assert all(score.book == pytest.approx(score.files, abs=1e-12) for score in scores), scores
 
 
 passages = [Passage(f"p{i}", f"Document {i // 3}", "") for i in range(18)]
@@ -98,21 +98,25 @@ of_titles = st.frozensets(st.sampled_from([p.document for p in passages]), max_s
 def test_trec_files_of_passages_and_their_documents_give_the_books_scores(tmp_path, cases):
     questions = {f"q{i}": Question(f"q{i}", "?", "", "", "", "?") for i in range(len(cases))}
     gold = retrieval.Gold(
-        {q: of for q, (_, of, _) in zip(questions, cases, strict=True) if of},
-        {q: of for q, (_, _, of) in zip(questions, cases, strict=True) if of},
+        {q: gold_ids for q, (_, gold_ids, _) in zip(questions, cases, strict=True) if gold_ids},
+        {q: gold_ids for q, (_, _, gold_ids) in zip(questions, cases, strict=True) if gold_ids},
         {},
     )
-    found = retrieval.make_rows({q: c[0] for q, c in zip(questions, cases, strict=True)}, gold)
+    retrieval_rows = retrieval.make_rows(
+        {q: c[0] for q, c in zip(questions, cases, strict=True)}, gold
+    )
     rows = frame(
-        [make_row(row, unit) for row, unit in zip(found, questions.values(), strict=True)], "arm"
+        [make_row(row, unit) for row, unit in zip(retrieval_rows, questions.values(), strict=True)],
+        "arm",
     )
     # an arm that ranks all, so that there is a ranking in any case
-    every = retrieval.make_rows(dict.fromkeys(questions, passages[:6]), gold)
+    complete_rows = retrieval.make_rows(dict.fromkeys(questions, passages[:6]), gold)
     rows = pd.concat(
         [
             rows,
             frame(
-                [make_row(r, u) for r, u in zip(every, questions.values(), strict=True)], "every"
+                [make_row(r, u) for r, u in zip(complete_rows, questions.values(), strict=True)],
+                "every",
             ),
         ]
     )
@@ -126,10 +130,10 @@ def test_trec_files_of_passages_and_their_documents_give_the_books_scores(tmp_pa
 
 
 def test_rows_that_list_too_little_are_told(tmp_path, monkeypatch):
-    asked = [a_question(1, "?")]
-    (row,) = rankings.ranking_rows(asked, [names[:12]], {"q1": {"note 11": 1, "note 20": 1}})
-    whole = frame([make_row(row, asked[0])], "arm")
-    old = whole.assign(items=pd.Series([row.items[:10]]))
+    questions = [a_question(1, "?")]
+    (row,) = rankings.ranking_rows(questions, [names[:12]], {"q1": {"note 11": 1, "note 20": 1}})
+    full = frame([make_row(row, questions[0])], "arm")
+    old = full.assign(items=pd.Series([row.items[:10]]))
     (ap,) = (score for score in trec.write(old, tmp_path) if score.measure == "AP")
     assert ap.differs()
     monkeypatch.setattr(answers, "newest", lambda *_: tmp_path)
@@ -180,13 +184,13 @@ def test_the_harness_reads_the_task_and_scores_replies_as_the_book_does(tmp_path
     questions = corpus.stratified(benchmark, 16, 1)
     values = {"answer_stop": ["\n"], "answer_tokens": 8, "temperature": 0.1, "top_p": 0.9}
     path = harness.write(tmp_path, questions, values)
-    found = told_by(elsewhere, IN_HARNESS, path.parent, harness.TASK, json.dumps(REPLIES))
-    read = [bool(forward.parse_label(REPLIES[i % len(REPLIES)])) for i in range(16)]
-    assert found["score"] == pytest.approx(
-        sum(r == q.label for r, q in zip(read, questions, strict=True)) / 16
+    output = told_by(elsewhere, IN_HARNESS, path.parent, harness.TASK, json.dumps(REPLIES))
+    labels = [bool(forward.parse_label(REPLIES[i % len(REPLIES)])) for i in range(16)]
+    assert output["score"] == pytest.approx(
+        sum(r == q.label for r, q in zip(labels, questions, strict=True)) / 16
     )
-    assert found["prompts"] == [forward.closed_book_prompt(q)[0]["content"] for q in questions]
-    assert found["sampling"] == {
+    assert output["prompts"] == [forward.closed_book_prompt(q)[0]["content"] for q in questions]
+    assert output["sampling"] == {
         "until": ["\n"],
         "max_gen_toks": 8,
         "do_sample": True,
@@ -221,17 +225,17 @@ def a_release(folder: Path) -> int:
 def test_the_cards_configurations_are_all_answers_and_those_of_each_paper(tmp_path):
     a_release(tmp_path / "answers")
     card = yaml.safe_load((tmp_path / "answers" / "README.md").read_text().split("---")[1])
-    found = {}
+    paths_of = {}
     for config in card["configs"]:
         patterns = config["data_files"]
         patterns = [patterns] if isinstance(patterns, str) else patterns
-        found[config["config_name"]] = [
+        paths_of[config["config_name"]] = [
             p for pattern in patterns for p in (tmp_path / "answers").glob(pattern)
         ]
-    every = found.pop("answers")
-    assert sorted(every) == sorted(p for paths in found.values() for p in paths)
-    assert sorted(every) == sorted((tmp_path / "answers").rglob("*.parquet"))
-    for name, paths in found.items():
+    all_paths = paths_of.pop("answers")
+    assert sorted(all_paths) == sorted(p for paths in paths_of.values() for p in paths)
+    assert sorted(all_paths) == sorted((tmp_path / "answers").rglob("*.parquet"))
+    for name, paths in paths_of.items():
         assert {
             published.paper_of(NOTEBOOKS / f"{p.parent.name.split('@')[0]}.ipynb") for p in paths
         } == {name}
@@ -241,6 +245,6 @@ def test_datasets_loads_the_answers_by_the_card(tmp_path, elsewhere):
     rows = a_release(tmp_path / "answers")
     card = yaml.safe_load((tmp_path / "answers" / "README.md").read_text().split("---")[1])
     configs = [config["config_name"] for config in card["configs"]]
-    loaded = told_by(elsewhere, IN_DATASETS, tmp_path / "answers", *configs)
-    counts = {name: int(str(count)) for name, count in loaded.items()}
+    output = told_by(elsewhere, IN_DATASETS, tmp_path / "answers", *configs)
+    counts = {name: int(str(count)) for name, count in output.items()}
     assert counts.pop("answers") == rows == sum(counts.values())

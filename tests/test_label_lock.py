@@ -45,8 +45,8 @@ def test_contradictions_are_seen_in_label_and_words(text, listed, contradiction)
 
 def test_the_label_is_held_against_the_graph_and_not_the_benchmark():
     pairs = [Question("aspirin", "nausea", False), Question("aspirin", "cough", True)]
-    held = label_lock.supported({"aspirin": frozenset({"nausea"})}, pairs)
-    assert [pair.label for pair in held] == [True, False]
+    labelled_pairs = label_lock.supported({"aspirin": frozenset({"nausea"})}, pairs)
+    assert [pair.label for pair in labelled_pairs] == [True, False]
 
 
 def test_a_sentence_that_strays_is_counted():

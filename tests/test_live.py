@@ -49,8 +49,8 @@ def test_a_chapter_runs_by_an_engine_that_answers_all_of_its_requests(
     project = project_without_replies(tmp_path / "project")
     settings = {"PROFILE": "smoke", "ANSWERS": "fresh", "LLM_ENGINE": engine}
     run = running_in(project)
-    done = run(sys.executable, "-m", "medrerun", "run", CHAPTER, timeout=1700, **settings)
-    assert done.returncode == 0, done.stderr[-3000:]
+    process = run(sys.executable, "-m", "medrerun", "run", CHAPTER, timeout=1700, **settings)
+    assert process.returncode == 0, process.stderr[-3000:]
     record = json.loads((project / "_build" / "records" / "smoke" / f"{CHAPTER}.json").read_text())
     assert engine in {model["engine"] for model in record["provenance"]["models"]}
     tokens = record["provenance"]["tokens"]

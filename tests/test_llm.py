@@ -78,14 +78,14 @@ def test_the_label_probability_counts_every_spelling_of_the_label():
 
 
 @contextmanager
-def server(status: int, body: object, asked: list[dict[str, Any]] | None = None) -> Iterator[str]:
-    """A real HTTP server on loopback that answers every request alike, and notes in `asked` what it was asked."""
+def server(status: int, body: object, bodies: list[dict[str, Any]] | None = None) -> Iterator[str]:
+    """A real HTTP server on loopback that answers every request alike, and notes in `bodies` what it was asked."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             request = self.rfile.read(int(self.headers["Content-Length"]))
-            if asked is not None:
-                asked.append(json.loads(request))
+            if bodies is not None:
+                bodies.append(json.loads(request))
             content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
@@ -127,16 +127,16 @@ def client(url: str, cache: Path | None = None, engine: str = "openai") -> LLM:
 
 
 def test_a_plain_text_is_completed_without_a_chat_template(tmp_path):
-    asked: list[dict[str, Any]] = []
+    bodies: list[dict[str, Any]] = []
     body = completion("") | {"choices": [{"index": 0, "finish_reason": "length", "text": "a|b"}]}
-    with server(200, body, asked) as url:
+    with server(200, body, bodies) as url:
         (reply,) = client(url, tmp_path).chat_many(["### Response:\n"], max_tokens=5, stop=["\n"])
         (again,) = client(url, tmp_path).chat_many(["### Response:\n"], max_tokens=5, stop=["\n"])
     assert (reply.text, reply.status, again.text, again.cached) == ("a|b", "cut", "a|b", True)
-    assert len(asked) == 1
-    assert asked[0]["prompt"] == "### Response:\n"
-    assert asked[0]["stop"] == ["\n"]
-    assert "messages" not in asked[0]
+    assert len(bodies) == 1
+    assert bodies[0]["prompt"] == "### Response:\n"
+    assert bodies[0]["stop"] == ["\n"]
+    assert "messages" not in bodies[0]
 
 
 def test_a_server_that_ignores_the_constraint_is_an_error():
@@ -156,9 +156,11 @@ def test_a_server_without_logprobs_chooses_and_says_not_how_surely():
 
 def step(token: str, **alternatives: float) -> dict[str, object]:
     """One generated token of an answer, with what might have stood there, by probability."""
-    found = [{"token": t, "logprob": math.log(p), "bytes": None} for t, p in alternatives.items()]
-    taken = next(f["logprob"] for f in found if f["token"] == token) if found else 0.0
-    return {"token": token, "logprob": taken, "bytes": None, "top_logprobs": found}
+    top_logprobs = [
+        {"token": t, "logprob": math.log(p), "bytes": None} for t, p in alternatives.items()
+    ]
+    logprob = math.log(alternatives[token]) if alternatives else 0.0
+    return {"token": token, "logprob": logprob, "bytes": None, "top_logprobs": top_logprobs}
 
 
 @pytest.mark.parametrize(
@@ -184,15 +186,15 @@ def step(token: str, **alternatives: float) -> dict[str, object]:
     ],
 )
 def test_a_server_of_unknown_make_chooses_within_an_object(tokens):
-    answered = completion("".join(t["token"] for t in tokens))
-    answered["choices"][0]["logprobs"] = {"content": tokens}
-    asked: list[dict[str, Any]] = []
-    with server(200, answered, asked) as url:
+    response = completion("".join(t["token"] for t in tokens))
+    response["choices"][0]["logprobs"] = {"content": tokens}
+    bodies: list[dict[str, Any]] = []
+    with server(200, response, bodies) as url:
         choice = client(url).choose_many([ask("?")], ["YES", "NO"])[0]
     assert choice.answer == "YES"
     assert math.isclose(math.exp(choice.logprobs["YES"]), 2 / 3, abs_tol=1e-6)
     assert math.isclose(math.exp(choice.logprobs["NO"]), 1 / 3, abs_tol=1e-6)
-    described = asked[0]["response_format"]["json_schema"]
+    described = bodies[0]["response_format"]["json_schema"]
     assert described["strict"] is True
     assert described["schema"]["type"] == "object"  # no other root is taken
     assert described["schema"]["required"] == list(described["schema"]["properties"])
@@ -201,11 +203,11 @@ def test_a_server_of_unknown_make_chooses_within_an_object(tokens):
 
 @pytest.mark.parametrize("engine", ["vllm", "openai", "llamacpp"])
 def test_timed_requests_share_no_prompts_and_other_servers_get_no_field_of_an_engine(engine):
-    asked: list[dict[str, Any]] = []
-    with server(200, completion("YES"), asked) as url:
+    bodies: list[dict[str, Any]] = []
+    with server(200, completion("YES"), bodies) as url:
         client(url, engine=engine).with_cache_salt("mine").chat_many([ask("?")], max_tokens=5)
-    assert asked[0].get("cache_salt") == ("mine" if engine == "vllm" else None)
-    assert asked[0].get("cache_prompt") is (False if engine == "llamacpp" else None)
+    assert bodies[0].get("cache_salt") == ("mine" if engine == "vllm" else None)
+    assert bodies[0].get("cache_prompt") is (False if engine == "llamacpp" else None)
 
 
 REFUSED = [
@@ -253,7 +255,9 @@ def test_a_server_on_loopback_is_asked_without_the_proxy(monkeypatch):
 # -------------------------------------------------------------------------------------------------- log-likelihoods
 
 
-def echoed(tokens: list[str], logprobs: list[float | None], *, shown: int = 0) -> dict[str, Any]:
+def echoed(
+    tokens: list[str], logprobs: list[float | None], *, first_shown: int = 0
+) -> dict[str, Any]:
     """What vLLM answers: text without the special tokens at the start, offsets that count them, one token more."""
     offsets = [sum(map(len, tokens[:i])) for i in range(len(tokens))]
     return {
@@ -265,7 +269,7 @@ def echoed(tokens: list[str], logprobs: list[float | None], *, shown: int = 0) -
             {
                 "index": 0,
                 "finish_reason": "length",
-                "text": "".join(tokens[shown:]),
+                "text": "".join(tokens[first_shown:]),
                 "logprobs": {
                     "tokens": tokens,
                     "token_logprobs": logprobs,
@@ -283,19 +287,21 @@ def echoed(tokens: list[str], logprobs: list[float | None], *, shown: int = 0) -
 
 
 @pytest.mark.parametrize(
-    ("before", "none"),
+    ("before", "no_logprobs"),
     [([], []), (["<s>"], [None]), (["<|begin_of_text|>"], [None])],
     ids=["none", "<s>", "Llama-3"],
 )
-def test_a_token_that_the_text_does_not_show_moves_no_border(before, none):
+def test_a_token_that_the_text_does_not_show_moves_no_border(before, no_logprobs):
     tokens, logprobs = (
         ["The", " capital", " is", " Par", "is", "."],
-        [None if not none else -3.0, -2.0, -1.0, -0.5, -0.25],
+        [None if not no_logprobs else -3.0, -2.0, -1.0, -0.5, -0.25],
     )
-    body = echoed([*before, *tokens], [*none, *logprobs, -9.0], shown=len(before))
+    body = echoed([*before, *tokens], [*no_logprobs, *logprobs, -9.0], first_shown=len(before))
     with server(200, body) as url:
-        scored = client(url, engine="vllm").loglikelihood_many([("The capital is", " Paris")])[0]
-    assert (scored.total, scored.tokens) == (-0.75, 2)
+        likelihood = client(url, engine="vllm").loglikelihood_many([("The capital is", " Paris")])[
+            0
+        ]
+    assert (likelihood.total, likelihood.tokens) == (-0.75, 2)
 
 
 def test_tokens_that_do_not_join_to_the_text_are_an_error_not_a_number():
@@ -350,12 +356,12 @@ def test_an_overflow_is_asked_again_of_a_server_with_a_longer_context(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("status", "said"), [(500, "HTTP 500"), (401, "Set LLM_API_KEY"), (400, "refused a request")]
+    ("status", "message"), [(500, "HTTP 500"), (401, "Set LLM_API_KEY"), (400, "refused a request")]
 )
-def test_a_failing_server_is_named(status, said):
+def test_a_failing_server_is_named(status, message):
     with (
         server(status, {"error": {"message": "broken"}}) as url,
-        pytest.raises(LlmError, match=said),
+        pytest.raises(LlmError, match=message),
     ):
         client(url).chat_many([ask("?")], max_tokens=5)
 
@@ -457,11 +463,11 @@ def test_two_runs_that_ask_at_once_use_the_reply_that_is_stored(tmp_path):
 
 
 def test_an_interrupted_run_keeps_what_had_come(tmp_path):
-    asked = []
+    prompts_sent = []
 
     class Stops(LLM):
         def _ask(self, kind, parameters, prompt):
-            asked.append(prompt[0]["content"])
+            prompts_sent.append(prompt[0]["content"])
             if prompt[0]["content"] == "5":
                 raise KeyboardInterrupt
             return super()._ask(kind, parameters, prompt)
@@ -496,15 +502,15 @@ def test_replies_of_weights_with_a_digest_are_found_wherever_and_by_whatever_the
 
 def test_adapter_and_declared_name_tell_replies_apart_and_precision_does_not():
     adapter = Adapter("mine", Path("mine"), "cd" * 32)
-    whole = LlmEndpoint(
+    full = LlmEndpoint(
         "http://one/v1", "base", "key", "vllm", "1", "ab" * 32, 100, 2, "bf16", "int8"
     )
-    coarse = dataclasses.replace(whole, engine="llamacpp", precision="gguf")
-    named = dataclasses.replace(whole, model_sha256="", precision="", reference="")
-    another = dataclasses.replace(named, model="another base")
-    assert key_of(whole) == key_of(coarse)
-    assert key_of(whole.adapted(adapter)) == key_of(coarse.adapted(adapter))
-    all_of = [whole, named, another]
+    coarse = dataclasses.replace(full, engine="llamacpp", precision="gguf")
+    declared = dataclasses.replace(full, model_sha256="", precision="", reference="")
+    another = dataclasses.replace(declared, model="another base")
+    assert key_of(full) == key_of(coarse)
+    assert key_of(full.adapted(adapter)) == key_of(coarse.adapted(adapter))
+    all_of = [full, declared, another]
     assert len({key_of(e) for e in (*all_of, *(e.adapted(adapter) for e in all_of))}) == 6
 
 
@@ -546,25 +552,27 @@ def test_every_engine_finds_the_replies_of_every_other_and_says_how_many_came_fr
         )
     answers("check")
     with server(200, completion("NO")) as url:
-        here = LLM(dataclasses.replace(LLAMACPP, base_url=url), folder=tmp_path)
-        replies = here.chat_many(prompts, max_tokens=5, label="known")
+        own_client = LLM(dataclasses.replace(LLAMACPP, base_url=url), folder=tmp_path)
+        replies = own_client.chat_many(prompts, max_tokens=5, label="known")
         assert {reply.text for reply in replies} == {"YES"}
-        here.recheck_stored()
-        assert (here.usage.checked, here.usage.same) == ({"known": 1}, 0), "slow, so asked one"
-        assert here.engine_and_version == (
+        own_client.recheck_stored()
+        assert (own_client.usage.checked, own_client.usage.same) == ({"known": 1}, 0), (
+            "slow, so asked one"
+        )
+        assert own_client.engine_and_version == (
             "vllm",
             "vllm 1 (int8); asked again: llamacpp xllamacpp 1 (gguf)",
         )
-        replies = here.chat_many([*prompts, ask("another")], max_tokens=5, label="new")
+        replies = own_client.chat_many([*prompts, ask("another")], max_tokens=5, label="new")
         assert [reply.text for reply in replies] == ["YES"] * 5 + ["NO"]
-        assert here.engine_and_version == (
+        assert own_client.engine_and_version == (
             "llamacpp, vllm",
             "vllm vllm 1 (int8): 5 replies; llamacpp xllamacpp 1 (gguf): 1 replies",
         )
         answers("fresh")
-        alone = LLM(here.endpoint, folder=tmp_path / "fresh")
-        assert {reply.text for reply in alone.chat_many(prompts, max_tokens=5)} == {"NO"}
-        assert alone.engine_and_version == ("llamacpp", "xllamacpp 1 (gguf)")
+        fresh_client = LLM(own_client.endpoint, folder=tmp_path / "fresh")
+        assert {reply.text for reply in fresh_client.chat_many(prompts, max_tokens=5)} == {"NO"}
+        assert fresh_client.engine_and_version == ("llamacpp", "xllamacpp 1 (gguf)")
     rows = {row.source: row for row in requests.Store(tmp_path).rows()}
     assert rows["llamacpp xllamacpp 1 (gguf)"].served_sha256 == "ab" * 32
     assert len({row.weights for row in rows.values()}) == 1
@@ -574,14 +582,14 @@ def test_every_engine_finds_the_replies_of_every_other_and_says_how_many_came_fr
 def answers(monkeypatch):
     """Sets the setting ANSWERS, and others."""
 
-    def put(mode: str, **others: str) -> None:
+    def set_answers(mode: str, **others: str) -> None:
         monkeypatch.setenv("ANSWERS", mode)
         monkeypatch.setenv("CHECK_SEED", "1")
         for name, value in others.items():
             monkeypatch.setenv(name, value)
         settings.cache_clear()
 
-    yield put
+    yield set_answers
     monkeypatch.undo()
     settings.cache_clear()
 
@@ -748,16 +756,16 @@ def test_a_request_is_asked_again_once_on_a_machine_whichever_notebooks_and_step
             model.chat_many(prompts, max_tokens=5, label=label)
             model.recheck_stored()
             assert (model.usage.checked, model.usage.same) == ({label: 10}, 10)
-    asked = requests.Store(tmp_path)
-    gone = LLM(
+    store = requests.Store(tmp_path)
+    offline = LLM(
         dataclasses.replace(endpoint, base_url="http://127.0.0.1:9"),
         folder=tmp_path,
         start=lambda: endpoint,
     )
-    gone.chat_many(prompts[::-1], max_tokens=5, label="a third")
-    gone.recheck_stored()
-    assert gone.usage.checked == {"a third": 10}, "no server is needed"
-    assert len(asked.checks([r.key for r in asked.rows()], f"{endpoint.engine} 1.0")) == 10
+    offline.chat_many(prompts[::-1], max_tokens=5, label="a third")
+    offline.recheck_stored()
+    assert offline.usage.checked == {"a third": 10}, "no server is needed"
+    assert len(store.checks([r.key for r in store.rows()], f"{endpoint.engine} 1.0")) == 10
 
 
 def test_a_fresh_run_takes_no_stored_reply_and_resumes_from_its_own(tmp_path, answers, monkeypatch):
@@ -767,11 +775,11 @@ def test_a_fresh_run_takes_no_stored_reply_and_resumes_from_its_own(tmp_path, an
     with server(200, completion("YES")) as url:
         client(url, tmp_path / "stored").chat_many([ask("a")], max_tokens=5)
         answers("fresh")
-        asked = [
+        replies = [
             client(url, tmp_path / "stored").chat_many([ask("a")], max_tokens=5)[0]
             for _ in range(2)
         ]
-    assert [reply.cached for reply in asked] == [False, True]
+    assert [reply.cached for reply in replies] == [False, True]
 
 
 def test_the_number_of_requests_at_once_can_be_set(answers, monkeypatch):
@@ -798,11 +806,11 @@ def model(small_llm: LlmEndpoint) -> LLM:
 def test_the_constraint_constrains(model):
     prompt = ask("Write a long poem about the sea.")
     free = model.chat_many([prompt], max_tokens=12)[0]
-    chosen = model.choose_many([prompt], ["ZEBRA", "GIRAFFE"])[0]
+    choice = model.choose_many([prompt], ["ZEBRA", "GIRAFFE"])[0]
     assert not free.text.startswith(("ZEBRA", "GIRAFFE"))
-    assert chosen.answer in {"ZEBRA", "GIRAFFE"}
-    assert math.isclose(sum(map(math.exp, chosen.logprobs.values())), 1.0, abs_tol=1e-6)
-    assert chosen.logprobs[chosen.answer] == max(chosen.logprobs.values())
+    assert choice.answer in {"ZEBRA", "GIRAFFE"}
+    assert math.isclose(sum(map(math.exp, choice.logprobs.values())), 1.0, abs_tol=1e-6)
+    assert choice.logprobs[choice.answer] == max(choice.logprobs.values())
 
 
 @pytest.mark.engine
@@ -852,11 +860,13 @@ def test_requests_apart_pay_for_their_own_prompt(model):
     ratios = []
     for i in range(3):
         prompt = [ask(f"{i} {time.time()} " + "Some words to fill the prompt with. " * 200)]
-        one, other = model.with_cache_salt(f"one {i}"), model.with_cache_salt(f"other {i}")
-        first, again, apart = (
-            asked.chat_many(prompt, max_tokens=1)[0].seconds for asked in (one, one, other)
+        own_salt = model.with_cache_salt(f"one {i}")
+        other_salt = model.with_cache_salt(f"other {i}")
+        first, repeated, salted = (
+            salted_model.chat_many(prompt, max_tokens=1)[0].seconds
+            for salted_model in (own_salt, own_salt, other_salt)
         )
-        ratios.append(min(first, apart) / again)
+        ratios.append(min(first, salted) / repeated)
     assert max(ratios) > 2, ratios
 
 

@@ -31,7 +31,7 @@ def serves(*models: str, key: str = "") -> Callable[[Exchange], None]:
 
 
 @pytest.fixture
-def named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., None]]:
+def use_servers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., None]]:
     """Writes the file of servers, and the settings that name it."""
     monkeypatch.setenv("LLM_BASE_URL", "")
     monkeypatch.setattr(module, "ENV_FILE", tmp_path / ".env")
@@ -50,15 +50,15 @@ def named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[
     settings.cache_clear()
 
 
-def asked(model: str, folder: Path) -> str:
+def answering_model(model: str, folder: Path) -> str:
     connected = llm.connect(model, exact=True, folder=folder)
     return connected.chat_many([[{"role": "user", "content": "Who?"}]], max_tokens=5)[0].text
 
 
-def test_each_model_is_asked_where_it_is_served(named, tmp_path):
+def test_each_model_is_asked_where_it_is_served(use_servers, tmp_path):
     with local_server(serves("answerer")) as first, local_server(serves("judge")) as second:
-        named(f"- {{url: {second.url}}}", LLM_BASE_URL=first.url)
-        assert [asked(model, tmp_path / model) for model in ("answerer", "judge")] == [
+        use_servers(f"- {{url: {second.url}}}", LLM_BASE_URL=first.url)
+        assert [answering_model(model, tmp_path / model) for model in ("answerer", "judge")] == [
             "answerer",
             "judge",
         ]
@@ -70,31 +70,33 @@ def _asked_of(server: LocalServer) -> set[str]:
     return {body["model"] for body in server.requests if body}
 
 
-def test_a_gateway_may_have_them_all(named, tmp_path):
+def test_a_gateway_may_have_them_all(use_servers, tmp_path):
     with local_server(serves("answerer", "judge")) as gateway:
-        named(f"- {{url: {gateway.url}}}")
-        assert asked("judge", tmp_path) == "judge"
+        use_servers(f"- {{url: {gateway.url}}}")
+        assert answering_model("judge", tmp_path) == "judge"
 
 
-def test_a_server_is_asked_only_for_the_models_that_the_file_gives_it(named):
+def test_a_server_is_asked_only_for_the_models_that_the_file_gives_it(use_servers):
     with local_server(serves("a", "b")) as first, local_server(serves("a", "b")) as second:
-        named(f"- {{url: {first.url}, models: [b]}}\n- {{url: {second.url}}}")
+        use_servers(f"- {{url: {first.url}, models: [b]}}\n- {{url: {second.url}}}")
         assert services.llm_endpoint("a", exact=True).base_url == second.url
         assert services.llm_endpoint("b", exact=True).base_url == first.url
 
 
-def test_a_key_comes_from_the_variable_that_the_file_names_and_is_never_shown(named, tmp_path):
+def test_a_key_comes_from_the_variable_that_the_file_names_and_is_never_shown(
+    use_servers, tmp_path
+):
     with local_server(serves("judge", key="sk-very-secret")) as server:
         (tmp_path / ".env").write_text("JUDGE_API_KEY=sk-very-secret\n")
-        named(f"- {{url: {server.url}, key: JUDGE_API_KEY}}")
-        assert asked("judge", tmp_path / "store") == "judge"
+        use_servers(f"- {{url: {server.url}, key: JUDGE_API_KEY}}")
+        assert answering_model("judge", tmp_path / "store") == "judge"
         assert hide_secrets("sent sk-very-secret") == "sent (hidden)"
         assert "secret" not in repr(llm_servers())
 
 
-def test_what_no_server_has_is_said_before_anything_is_asked(named):
+def test_what_no_server_has_is_said_before_anything_is_asked(use_servers):
     with local_server(serves("answerer")) as first, local_server(serves("judge")) as second:
-        named(f"- {{url: {second.url}}}", LLM_BASE_URL=first.url)
+        use_servers(f"- {{url: {second.url}}}", LLM_BASE_URL=first.url)
         why = llm.why_not_served("another")
         assert "does not serve 'another'" in why
         assert first.url in why
@@ -106,16 +108,16 @@ def test_what_no_server_has_is_said_before_anything_is_asked(named):
             llm.connect("another", exact=True)
 
 
-def test_a_server_that_is_away_hides_no_other(named):
+def test_a_server_that_is_away_hides_no_other(use_servers):
     with local_server(serves("judge")) as second:
-        named(f"- {{url: {second.url}}}", LLM_BASE_URL="http://127.0.0.1:9/v1")
+        use_servers(f"- {{url: {second.url}}}", LLM_BASE_URL="http://127.0.0.1:9/v1")
         assert services.llm_endpoint("judge", exact=True).base_url == second.url
         with pytest.raises(ServiceError, match=r"127\.0\.0\.1:9/v1 cannot be reached"):
             services.llm_endpoint("answerer", exact=True)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("- {url: gpu1:8000}", "must have http:// or https://"),
         ("- {url: http://gpu1, key: sk-in-the-file}", "names the variable"),
@@ -125,25 +127,25 @@ def test_a_server_that_is_away_hides_no_other(named):
         ("- [", "no YAML"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_one_line(named, text, said):
-    named(text)
-    with pytest.raises(SettingsError, match=said) as error:
+def test_a_file_that_cannot_be_used_is_one_line(use_servers, text, message):
+    use_servers(text)
+    with pytest.raises(SettingsError, match=message) as error:
         llm_servers()
     assert "\n" not in str(error.value)
     assert "sk-in-the-file" not in str(error.value)
 
 
-def test_a_missing_file_is_one_line(named, monkeypatch):
+def test_a_missing_file_is_one_line(use_servers, monkeypatch):
     monkeypatch.setenv("LLM_SERVERS", "/nowhere/servers.yml")
     settings.cache_clear()
     with pytest.raises(SettingsError, match="cannot be read"):
         llm_servers()
 
 
-def test_the_doctor_lists_each_role_and_whether_it_is_served(named, monkeypatch):
+def test_the_doctor_lists_each_role_and_whether_it_is_served(use_servers, monkeypatch):
     monkeypatch.setenv("PROFILE", "paper")
     with local_server(serves("Qwen/Qwen2.5-7B-Instruct")) as server:
-        named("[]", LLM_BASE_URL=server.url)
+        use_servers("[]", LLM_BASE_URL=server.url)
         roles = {
             (finding.part, finding.uses.partition(",")[0]): finding.hint
             for finding in doctor.findings()

@@ -92,12 +92,12 @@ def test_the_answers_of_two_adapters_are_not_confused(adapter):
 def trained_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """Name of the folder of a training with these settings; nothing is trained."""
     monkeypatch.setattr(lora, "ADAPTERS", tmp_path)
-    loaded: list[str] = []
-    monkeypatch.setattr(lora, "load", lambda folder: loaded.append(folder.name))
+    folders: list[str] = []
+    monkeypatch.setattr(lora, "load", lambda folder: folders.append(folder.name))
 
     def name(**settings: float) -> str:
         lora.trained("mine", [("a", "b")], [("a", "b")], SMALL, **settings)
-        return loaded[-1]
+        return folders[-1]
 
     return name
 
@@ -164,15 +164,15 @@ def test_an_adapter_holds_on_every_processor_whatever_rounding_chose_for_its_pai
 ):
     """A retriever may choose another document for one of thousands of training rows."""
     monkeypatch.setattr(lora, "ADAPTERS", tmp_path)
-    found: list[str] = []
-    monkeypatch.setattr(lora, "load", lambda folder: found.append(folder.name))
+    folders: list[str] = []
+    monkeypatch.setattr(lora, "load", lambda folder: folders.append(folder.name))
 
     def never() -> list[lora.Pair]:
         raise AssertionError("the pairs of an adapter that is there are not made")
 
     for decided_by in (["rows", "scorer"], ["rows", "scorer"], ["rows", "another scorer"]):
         lora.trained("mine", never, [("a", "b")], SMALL, decided_by, steps=1)
-    assert found[0] == found[1] != found[2]
+    assert folders[0] == folders[1] != folders[2]
 
 
 @pytest.mark.engine
@@ -229,8 +229,8 @@ def test_a_training_that_fails_says_why_and_leaves_nothing(engine, tmp_path):
 def test_chapters_with_other_adapters_of_a_base_share_its_server(tmp_path):
     logs = [lora.load(log.parent) for log in sorted(engines.RELEASED.glob("*/training.json"))]
     base = logs[0].base
-    one, *_, another = [log.adapter for log in logs if log.base == base]
-    assert engines.with_released(base, [one]) == engines.with_released(base, [another])
+    first, *_, another = [log.adapter for log in logs if log.base == base]
+    assert engines.with_released(base, [first]) == engines.with_released(base, [another])
     own = Adapter("own", tmp_path, "digest")
     assert engines.with_released(base, [own]) == [*engines.with_released(base, []), own]
     assert engines.with_released("another base", [own]) == [own]
@@ -241,9 +241,9 @@ def test_a_damaged_released_adapter_keeps_no_server_from_starting(tmp_path, monk
         shutil.copytree(log.parent, tmp_path / log.parent.name)
     monkeypatch.setattr(engines, "RELEASED", tmp_path)
     base = json.loads(log.read_text())["base"]
-    whole, cut = (adapter.folder for adapter in engines.with_released(base, []))
+    intact, cut = (adapter.folder for adapter in engines.with_released(base, []))
     (cut / engines.WEIGHTS).write_bytes(b"half")
-    assert [adapter.folder for adapter in engines.with_released(base, [])] == [whole]
+    assert [adapter.folder for adapter in engines.with_released(base, [])] == [intact]
     assert f"{cut / engines.WEIGHTS} is damaged" in caplog.text
 
 

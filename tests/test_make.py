@@ -37,7 +37,7 @@ def ready(project: Path) -> Path:
 
 
 def make(project: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    kept = {
+    environment = {
         k: v
         for k, v in os.environ.items()
         if not k.startswith(("MAKE", "MFLAGS", "PROFILE", "PORT", "REPOSITORY_"))
@@ -45,21 +45,26 @@ def make(project: Path, *arguments: str, **variables: str) -> subprocess.Complet
     python = [] if any(name.startswith("PYTHON=") for name in arguments) else [PYTHON]
     command = ["make", "--no-print-directory", *python, *arguments]
     return subprocess.run(
-        command, cwd=project, env=kept | variables, capture_output=True, text=True, check=False
+        command,
+        cwd=project,
+        env=environment | variables,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
 def test_only_the_settings_read_the_profile_of_env(ready: Path) -> None:
     (ready / ".env").write_text("export PROFILE = 'paper'  # for a look\nLLM_MODEL=a/b\n")
     in_project = {"MEDRAG_ROOT": str(ready), "PYTHONPATH": str(ready / "src"), "LLM_MODEL": ""}
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-m", "medrerun", "settings", "PROFILE", "LLM_MODEL"],
         env={k: v for k, v in os.environ.items() if k not in ("PROFILE", "LLM_MODEL")} | in_project,
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    assert said == "paper\na/b\n"
+    assert output == "paper\na/b\n"
     assert ".env" not in re.sub(r"(?m)^#.*", "", (REPOSITORY / "Makefile").read_text())
 
 
@@ -76,8 +81,8 @@ def test_a_uv_that_is_not_the_locked_one_is_never_run(project: Path) -> None:
     shutil.copy2(REPOSITORY / "locks" / "uv.txt", project / "locks")
     (project / "notebooks" / "profiles" / "laptop.yml").touch()
     local = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)}
-    done = make(project, ".venv/installed", **local)
-    assert done.returncode == 0, done.stderr
+    process = make(project, ".venv/installed", **local)
+    assert process.returncode == 0, process.stderr
     (site,) = (project / ".venv" / "lib").glob("python*/site-packages")
     assert (site / "needed.py").exists()
     assert not (site / "uv.py").exists()
@@ -94,7 +99,7 @@ def test_the_set_up_takes_the_versions_of_python_that_the_project_declares() -> 
 
 def other_pythons() -> list[Path]:
     """Pythons of this machine that the project does not support."""
-    found = []
+    paths = []
     folders = [*map(Path, os.environ["PATH"].split(os.pathsep)), *PYENV.glob("*/bin")]
     for folder in folders:
         for minor in (8, 9, 10, 13, 14):
@@ -106,8 +111,8 @@ def other_pythons() -> list[Path]:
                 ).returncode
             )
             if works:
-                found.append(path)
-    return found
+                paths.append(path)
+    return paths
 
 
 @pytest.mark.slow
@@ -129,10 +134,10 @@ def test_where_the_systems_python_is_too_old_or_too_new_another_one_is_taken(pro
     for python in (pythons[0], pythons[-1]):
         shutil.rmtree(project / "_build", ignore_errors=True)
         shutil.rmtree(environment, ignore_errors=True)
-        found = {"UV_FIND_LINKS": str(project / "wheels"), "PIP_FIND_LINKS": ""}
-        done = make(project, f"PYTHON={python}", ".venv/installed", **found)
-        assert done.returncode == 0, done.stderr
-        assert "uv finds or fetches one" in done.stdout
+        variables = {"UV_FIND_LINKS": str(project / "wheels"), "PIP_FIND_LINKS": ""}
+        process = make(project, f"PYTHON={python}", ".venv/installed", **variables)
+        assert process.returncode == 0, process.stderr
+        assert "uv finds or fetches one" in process.stdout
         version = subprocess.run(
             [
                 environment / "bin" / "python",
@@ -170,14 +175,14 @@ def test_a_set_up_without_a_network_says_so_before_pip_does(project: Path) -> No
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-    ) as made:
-        assert made.stderr
-        first = made.stderr.readline()
+    ) as process:
+        assert process.stderr
+        first = process.stderr.readline()
         assert first.startswith(
             "No network: packages cannot be fetched from http://127.0.0.1:9/simple/."
         )
         assert "s3cret" not in first
-    assert made.returncode != 0
+    assert process.returncode != 0
 
 
 PARTS = """
@@ -202,17 +207,17 @@ def make_side_by_side(folder: Path, *targets: str) -> subprocess.CompletedProces
 
 
 def test_parts_made_side_by_side_name_their_lines(tmp_path: Path) -> None:
-    done = make_side_by_side(tmp_path, "quick")
-    assert done.returncode == 0, done.stderr
-    assert "quick | all is well" in done.stdout
-    assert "quick | passed after" in done.stdout
+    process = make_side_by_side(tmp_path, "quick")
+    assert process.returncode == 0, process.stderr
+    assert "quick | all is well" in process.stdout
+    assert "quick | passed after" in process.stdout
 
 
 def test_a_part_that_fails_ends_the_others_and_is_named_with_its_last_lines(tmp_path: Path) -> None:
-    done = make_side_by_side(tmp_path, "long", "wrong")
-    assert done.returncode == 1
-    assert "long  | begun" in done.stdout
-    last_lines = done.stdout[done.stdout.index("wrong failed; long did not finish.") :]
+    process = make_side_by_side(tmp_path, "long", "wrong")
+    assert process.returncode == 1
+    assert "long  | begun" in process.stdout
+    last_lines = process.stdout[process.stdout.index("wrong failed; long did not finish.") :]
     assert "what went wrong" in last_lines
     assert not psutil.pid_exists(int((tmp_path / "sleeping").read_text()))
 
@@ -247,7 +252,7 @@ def test_the_book_is_stale_when_another_profile_address_or_file_is_to_be_shown(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["JOBS=0", "notebooks"], "JOBS must be a whole number of at least 1; found JOBS=0."),
         (["JOBS=two", "reproduce"], "JOBS=two"),
@@ -257,19 +262,19 @@ def test_the_book_is_stale_when_another_profile_address_or_file_is_to_be_shown(
     ],
 )
 def test_what_cannot_be_asked_of_make_is_named(
-    ready: Path, arguments: list[str], said: str
+    ready: Path, arguments: list[str], message: str
 ) -> None:
-    done = make(ready, *arguments, PROFILE="smoke", MEDRAG_ROOT=str(ready))
-    assert done.returncode != 0
-    assert said in done.stderr.splitlines()[0]
-    assert "Traceback" not in done.stderr
+    process = make(ready, *arguments, PROFILE="smoke", MEDRAG_ROOT=str(ready))
+    assert process.returncode != 0
+    assert message in process.stderr.splitlines()[0]
+    assert "Traceback" not in process.stderr
 
 
 @pytest.mark.parametrize("port", ["abc", "0", "70000"])
 def test_a_port_that_is_none_is_named(port: str) -> None:
-    done = run_medrerun("serve", "--port", port)
-    assert done.returncode == 1
-    assert done.stderr == f"PORT must be from 1 to 65535; found PORT={port}.\n"
+    process = run_medrerun("serve", "--port", port)
+    assert process.returncode == 1
+    assert process.stderr == f"PORT must be from 1 to 65535; found PORT={port}.\n"
 
 
 def test_a_port_that_is_taken_is_named_with_one_to_choose() -> None:

@@ -34,12 +34,14 @@ def columns(rows):
 
 def binary_scores(truth, answer, *, clusters=None, draws=DRAWS):
     """The five scores of YES/NO answers, each on the rows that count for it."""
-    measured = [answers.binary(bool(t), bool(a)) for t, a in zip(truth, answer, strict=True)]
+    measures_of_rows = [
+        answers.binary(bool(t), bool(a)) for t, a in zip(truth, answer, strict=True)
+    ]
     scores = {}
     for name in NAMES:
-        rows = [row for row, of in enumerate(measured) if name in of]
+        rows = [row for row, measures in enumerate(measures_of_rows) if name in measures]
         if rows:
-            tops, bottoms = zip(*(measured[row][name] for row in rows), strict=True)
+            tops, bottoms = zip(*(measures_of_rows[row][name] for row in rows), strict=True)
             groups = None if clusters is None else [clusters[row] for row in rows]
             scores[name] = ratio(tops, bottoms, clusters=groups, draws=draws)
     return scores
@@ -69,15 +71,15 @@ def test_scores_by_hand():
 def test_scores_agree_with_sklearn_when_an_unread_answer_counts_as_no(rows):
     truth, answer, _ = columns(rows)
     scores = binary_scores(truth, answer, draws=100)
-    said = [bool(a) for a in answer]
+    labels = [bool(a) for a in answer]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         expected = [
-            sk.accuracy_score(truth, said),
-            sk.f1_score(truth, said, zero_division=0),
-            sk.precision_score(truth, said, zero_division=0),
-            sk.recall_score(truth, said, zero_division=0),
-            sk.recall_score(truth, said, pos_label=False, zero_division=0),
+            sk.accuracy_score(truth, labels),
+            sk.f1_score(truth, labels, zero_division=0),
+            sk.precision_score(truth, labels, zero_division=0),
+            sk.recall_score(truth, labels, zero_division=0),
+            sk.recall_score(truth, labels, pos_label=False, zero_division=0),
         ]
     assert [scores[name].value if name in scores else 0.0 for name in NAMES] == pytest.approx(
         expected
@@ -96,8 +98,8 @@ def test_intervals_contain_the_value_and_lie_in_0_to_1(rows, clustered):
 def test_the_order_of_the_rows_does_not_matter(rows, clustered, random):
     shuffled = random.sample(rows, len(rows))
     results = []
-    for each in (rows, shuffled):
-        truth, answer, drugs = columns(each)
+    for part in (rows, shuffled):
+        truth, answer, drugs = columns(part)
         results.append(
             binary_scores(truth, answer, clusters=drugs if clustered else None, draws=100)
         )
@@ -225,11 +227,11 @@ def test_holm_by_hand():
 @settings(max_examples=10)  # statsmodels collects garbage at each call
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_holm_never_lowers_a_p_value_and_keeps_their_order(ps):
-    adjusted = holm(ps)
-    assert all(p - 1e-12 <= q <= 1 for p, q in zip(ps, adjusted, strict=True))
-    by_p = [q for _, q in sorted(zip(ps, adjusted, strict=True))]
+    corrected = holm(ps)
+    assert all(p - 1e-12 <= q <= 1 for p, q in zip(ps, corrected, strict=True))
+    by_p = [q for _, q in sorted(zip(ps, corrected, strict=True))]
     assert all(a <= b + 1e-12 for a, b in pairwise(by_p))
-    assert adjusted == list(multipletests(ps, method="holm")[1])
+    assert corrected == list(multipletests(ps, method="holm")[1])
 
 
 @pytest.mark.parametrize("p", [-0.1, 1.1, float("nan")])
@@ -287,15 +289,17 @@ def test_auc_over_clusters_has_obuchowskis_variance():
     above = (p[truth][:, None] > p[~truth][None, :]).astype(float)
     value = above.mean()
 
-    def summed(values, of):
-        return np.array([(values[of == drug] - value).sum() for drug in np.unique(drugs)])
+    def summed(values, clusters):
+        return np.array([(values[clusters == drug] - value).sum() for drug in np.unique(drugs)])
 
     x, y = summed(above.mean(axis=1), drugs[truth]), summed(above.mean(axis=0), drugs[~truth])
     m, k = truth.sum(), (~truth).sum()
-    with_yes, with_no, every = (len(set(of)) for of in (drugs[truth], drugs[~truth], drugs))
+    with_yes, with_no, all_clusters = (
+        len(set(clusters)) for clusters in (drugs[truth], drugs[~truth], drugs)
+    )
     s10 = with_yes / ((with_yes - 1) * m) * (x**2).sum()
     s01 = with_no / ((with_no - 1) * k) * (y**2).sum()
-    s11 = every / (every - 1) * (x * y).sum()
+    s11 = all_clusters / (all_clusters - 1) * (x * y).sum()
     error = np.sqrt(s10 / m + s01 / k + 2 * s11 / (m * k))
     score = auc(truth, p, clusters=drugs)
     assert error_of(score) * score.value * (1 - score.value) == pytest.approx(error, rel=1e-6)
@@ -400,13 +404,13 @@ def test_all_right_in_a_bootstrap_has_the_interval_of_a_proportion():
 @example([(0.0, 1.0)] * 40)
 def test_a_paired_difference_of_means_turns_its_sign_with_its_arms(rows):
     a, b = np.array(rows).T
-    one, other = paired_means(a, b, draws=100), paired_means(b, a, draws=100)
-    assert one.difference == pytest.approx(-other.difference)
-    assert (one.b, one.c, one.p) == (other.c, other.b, other.p)
-    if abs(one.difference) == 1:
-        assert (one.low, one.high) == (-other.high, -other.low)
-    assert one.low <= one.difference <= one.high
-    assert 0 < one.p <= 1
+    forward, reverse = paired_means(a, b, draws=100), paired_means(b, a, draws=100)
+    assert forward.difference == pytest.approx(-reverse.difference)
+    assert (forward.b, forward.c, forward.p) == (reverse.c, reverse.b, reverse.p)
+    if abs(forward.difference) == 1:
+        assert (forward.low, forward.high) == (-reverse.high, -reverse.low)
+    assert forward.low <= forward.difference <= forward.high
+    assert 0 < forward.p <= 1
 
 
 def test_a_clear_paired_difference_is_significant_and_none_is_not():
@@ -425,8 +429,8 @@ def test_a_few_rows_that_differ_do_not_bound_the_difference_at_zero(worse):
     a[:worse] = 0
     test = paired_means(a, b)
     assert test.high > 0.005
-    back = paired_means(b, a)
-    assert (back.low, back.high) == pytest.approx((-test.high, -test.low), abs=0.015)
+    reverse = paired_means(b, a)
+    assert (reverse.low, reverse.high) == pytest.approx((-test.high, -test.low), abs=0.015)
 
 
 def test_rows_that_belong_together_count_once_in_a_paired_test():

@@ -31,7 +31,7 @@ SECOND = [*GOLD[:9], True, True, None]
 NB = "01_side_effects_forward"
 
 
-def made(model: str, **arms: Sequence[bool | None]) -> list[Answer]:
+def make_answers(model: str, **arms: Sequence[bool | None]) -> list[Answer]:
     return [
         Answer(**{**vars(row), "model": model, "requests": [f"{model}-{i}"]})
         for i, row in enumerate(answers_of(GOLD, **arms))
@@ -47,7 +47,7 @@ def left_by(table: Html) -> dict[str, Any]:
 
 
 @pytest.fixture
-def asked(monkeypatch):
+def use_model(monkeypatch):
     """Sets LLM_MODEL for the rest of a test; the settings are read anew."""
 
     def choose(model: str) -> None:
@@ -61,12 +61,12 @@ def asked(monkeypatch):
 
 
 @pytest.fixture
-def two_models(tmp_path, monkeypatch, asked):
+def two_models(tmp_path, monkeypatch, use_model):
     """Answers of two models to the same twelve questions: the profile's own as reference, another one built here."""
     monkeypatch.setattr(answers, "BUILT", tmp_path / "built")
     monkeypatch.setattr(answers, "RELEASED", tmp_path / "released")
-    own = made("own", closed_book=FIRST, graph=GOLD)
-    other = made("other/7B", closed_book=SECOND, graph=GOLD)
+    own = make_answers("own", closed_book=FIRST, graph=GOLD)
+    other = make_answers("other/7B", closed_book=SECOND, graph=GOLD)
     lookup = answers_of(GOLD, lookup=GOLD)
     plain = [Answer(**{**vars(row), "model": ""}) for row in lookup]
     answers.write(answers.RELEASED / NB, answers.to_frame(own + plain), licence="CC0-1.0")
@@ -84,17 +84,17 @@ def two_models(tmp_path, monkeypatch, asked):
         "Qwen2.5-Coder-1.5B-Instruct",
     ],
 )
-def test_a_models_runs_have_a_folder_of_their_own(asked, model):
-    asked(model)
+def test_a_models_runs_have_a_folder_of_their_own(use_model, model):
+    use_model(model)
     name = run_name("laptop")
     assert re.fullmatch(r"[A-Za-z0-9@._-]+", name)
     assert (name == "laptop") == (model in ("", "Qwen2.5-Coder-1.5B-Instruct"))
 
 
-def test_another_models_rows_are_found_beside_the_runs_own(two_models, asked):
+def test_another_models_rows_are_found_beside_the_runs_own(two_models, use_model):
     assert list(compare.others(NB, "laptop")) == ["other/7B"]
     assert set(compare.others(NB, "laptop")["other/7B"].arm) == {"closed_book", "graph"}
-    asked("other/7B")
+    use_model("other/7B")
     assert set(answers.read(answers.newest(NB, "laptop")).model) == {"", "other/7B"}
     assert list(compare.others(NB, "laptop")) == ["own"]
     assert compare.others(NB, "paper") == {}
@@ -103,8 +103,8 @@ def test_another_models_rows_are_found_beside_the_runs_own(two_models, asked):
 def test_a_table_of_scores_gets_a_column_for_each_other_model(two_models):
     own = Outcomes(answers.read(answers.newest(NB, "laptop")), draws=200)
     others = compare.others(NB, "laptop")
-    shown = own.table(["accuracy"], "Accuracy")
-    scores = left_by(shown)
+    own_table = own.table(["accuracy"], "Accuracy")
+    scores = left_by(own_table)
     table = compare.add_model_columns(own, scores, others, "rows/{}{}{}".format)
     expected = Outcomes(others["other/7B"], draws=200).format_score("accuracy", "closed_book")
     assert re.findall(r'data-label="([^"]*)"', table.html)[:3] == [
@@ -127,14 +127,14 @@ def test_a_table_of_scores_gets_a_column_for_each_other_model(two_models):
 
 def test_another_models_share_beside_a_printed_one_has_the_digits_of_the_paper(two_models):
     own = Outcomes(answers.read(answers.newest(NB, "laptop")), draws=200)
-    shown = own.reproduction_table(
+    own_table = own.reproduction_table(
         published("side_effects"),
         "side_effects.table1",
         ["f1"],
         "Table 1, where F1 is printed as 0.494",
     )
     table = compare.add_model_columns(
-        own, left_by(shown), compare.others(NB, "laptop"), "{}".format
+        own, left_by(own_table), compare.others(NB, "laptop"), "{}".format
     )
     [row] = [line for line in table.text.splitlines() if "0.494" in line and "Table 1" not in line]
     assert len(re.findall(r"[01]\.\d{3} \[", row.replace("\xa0", " "))) == 2, (
@@ -148,8 +148,8 @@ def test_a_number_of_a_stratum_links_to_the_questions_of_that_stratum(two_models
     own["strata"] = pd.Series(
         [{"kind": "two hops" if i % 2 else "one hop"} for i in range(len(own))]
     )
-    shown = Outcomes(own, draws=200).table(["accuracy"], "Accuracy", by="kind")
-    table = compare.add_model_columns(Outcomes(own), left_by(shown), {}, "{0}?{3}".format)
+    score_table = Outcomes(own, draws=200).table(["accuracy"], "Accuracy", by="kind")
+    table = compare.add_model_columns(Outcomes(own), left_by(score_table), {}, "{0}?{3}".format)
     assert re.findall(r'data-label="(\w+ hops?)"[^>]*><a href="([^"]*)">', table.html)[:2] == [
         ("one hop", "closed_book?kind: one hop"),
         ("two hops", "closed_book?kind: two hops"),
@@ -158,16 +158,16 @@ def test_a_number_of_a_stratum_links_to_the_questions_of_that_stratum(two_models
 
 def test_a_difference_links_to_the_answers_of_both_arms(two_models):
     own = Outcomes(answers.read(answers.newest(NB, "laptop")), draws=200)
-    shown = own.comparison_table(
+    comparison = own.comparison_table(
         own.compare([("closed_book", "graph"), ("lookup", "graph")], "accuracy"), "Tests"
     )
     table = compare.link_comparisons(
-        left_by(shown), lambda a, b: f"rows/{a}/{b}" if a == "closed_book" else ""
+        left_by(comparison), lambda a, b: f"rows/{a}/{b}" if a == "closed_book" else ""
     )
     assert re.findall(r'<td data-label="([^"]*)"[^>]*><a href="([^"]*)">', table.html) == [
         ("difference in points", "rows/closed_book/graph")
     ]
-    assert table.text.replace("\xa0", " ") == shown.text.replace("\xa0", " ")
+    assert table.text.replace("\xa0", " ") == comparison.text.replace("\xa0", " ")
 
 
 def test_tests_of_released_answers_link_to_no_rerun(two_models):
@@ -183,23 +183,25 @@ def test_tests_of_released_answers_link_to_no_rerun(two_models):
 
 
 def test_two_models_are_compared_unit_by_unit(two_models):
-    told = compare.compare(NB, "laptop")
-    right = [[bool(a) == g for a, g in zip(said, GOLD, strict=True)] for said in (FIRST, SECOND)]
+    text = compare.compare(NB, "laptop")
+    right = [
+        [bool(a) == g for a, g in zip(labels, GOLD, strict=True)] for labels in (FIRST, SECOND)
+    ]
     of_drugs = paired.paired_means(
         *right, clusters=[f"drug {i // 3}" for i in range(12)], draws=metrics.DRAWS
     )
     assert (of_drugs.b, of_drugs.c) == (0, 5)
-    line = next(line for line in told.splitlines() if "closed_book: own" in line)
+    line = next(line for line in text.splitlines() if "closed_book: own" in line)
     assert " 12 " in line and f"{min(1.0, 2 * of_drugs.p):.3f}" in line
-    assert "closed_book: 5 units differ in accuracy" in told
-    assert "graph: 0 units differ in accuracy" in told
+    assert "closed_book: 5 units differ in accuracy" in text
+    assert "graph: 0 units differ in accuracy" in text
     unit = (
-        next(u for u in told.split("units differ in accuracy")[1].splitlines() if "|" in u)
+        next(u for u in text.split("units differ in accuracy")[1].splitlines() if "|" in u)
         .split(":")[0]
         .strip()
     )
-    both = show.show(NB, "laptop", arm="closed_book", unit=unit)
-    assert "-- closed_book (own)" in both and "-- closed_book (other/7B)" in both
+    answers_shown = show.show(NB, "laptop", arm="closed_book", unit=unit)
+    assert "-- closed_book (own)" in answers_shown and "-- closed_book (other/7B)" in answers_shown
 
 
 def test_showing_answers_puts_no_reply_of_the_reference_into_a_fresh_run(
@@ -214,11 +216,11 @@ def test_showing_answers_puts_no_reply_of_the_reference_into_a_fresh_run(
 
 def test_a_ranking_is_shown_by_its_passages_and_has_no_reply(two_models):
     items = [Item("note 7", label="2", gold=True, rank=1), Item("note 3", label="0", rank=2)]
-    ranked = Answer("ranker", "u", "u", question="Which note?", items=items)
-    answers.write(answers.RELEASED / NB, answers.to_frame([ranked]), licence="CC0-1.0")
-    shown = show.show(NB, "laptop", arm="ranker")
-    assert "   retrieved 1: note 7 (2), relevant\n   retrieved 2: note 3 (0)" in shown
-    assert "said:" not in shown
+    ranking = Answer("ranker", "u", "u", question="Which note?", items=items)
+    answers.write(answers.RELEASED / NB, answers.to_frame([ranking]), licence="CC0-1.0")
+    text = show.show(NB, "laptop", arm="ranker")
+    assert "   retrieved 1: note 7 (2), relevant\n   retrieved 2: note 3 (0)" in text
+    assert "said:" not in text
 
 
 def test_the_authors_released_answers_are_written_apart_and_shown_beside_ours(two_models, tmp_path):
@@ -228,12 +230,12 @@ def test_the_authors_released_answers_are_written_apart_and_shown_beside_ours(tw
     theirs = rows[rows.arm == "graph"].assign(source="released", model="theirs", answer=None)
     run.save(tmp_path / "record.json", outcomes=Outcomes(pd.concat([rows, theirs]), draws=200))
     assert set(answers.read(answers.newest(NB, "laptop")).source) == {"rerun"}
-    shown = show.show(NB, "laptop", arm="graph")
-    assert "-- graph (own)" in shown and "-- graph (released, theirs)" in shown
-    assert "said: [not released]" in shown
-    assert "are not in git" not in shown
-    told = compare.compare(NB, "laptop", ["own", "released, theirs"])
-    assert "graph: 0 units differ in accuracy" in told
+    answers_shown = show.show(NB, "laptop", arm="graph")
+    assert "-- graph (own)" in answers_shown and "-- graph (released, theirs)" in answers_shown
+    assert "said: [not released]" in answers_shown
+    assert "are not in git" not in answers_shown
+    comparison = compare.compare(NB, "laptop", ["own", "released, theirs"])
+    assert "graph: 0 units differ in accuracy" in comparison
 
 
 def test_released_answers_stand_in_the_viewer_as_those_of_another_model(two_models, tmp_path):
@@ -262,9 +264,9 @@ def test_the_folder_of_a_model_is_a_name_without_a_path():
 
 def test_a_staged_notebook_has_the_columns_and_not_what_they_were_made_of(two_models, tmp_path):
     own = Outcomes(answers.read(answers.newest(NB, "laptop")), draws=200)
-    shown = own.table(["accuracy"], "Accuracy")
-    assert SCORES in shown._repr_mimebundle_()
-    output = {"output_type": "display_data", "metadata": {}, "data": shown._repr_mimebundle_()}
+    table = own.table(["accuracy"], "Accuracy")
+    assert SCORES in table._repr_mimebundle_()
+    output = {"output_type": "display_data", "metadata": {}, "data": table._repr_mimebundle_()}
     code = {
         "cell_type": "code",
         "metadata": {},
@@ -294,9 +296,9 @@ def test_a_staged_notebook_has_the_columns_and_not_what_they_were_made_of(two_mo
 
 
 def test_a_further_models_reference_lies_beside_the_first_and_replaces_no_chapter(
-    two_models, tmp_path, monkeypatch, asked
+    two_models, tmp_path, monkeypatch, use_model
 ):
-    asked("other/7B")
+    use_model("other/7B")
     build = tmp_path / "_build"
     for module in (record, records, reference):
         monkeypatch.setattr(module, "BUILD", build)
@@ -313,7 +315,7 @@ def test_a_further_models_reference_lies_beside_the_first_and_replaces_no_chapte
     ran = record.start(
         notebook=NB, paper="side_effects", profile="laptop", parameters={"llm_model": "other/7B"}
     )
-    ran.save(outcomes=Outcomes(made("other/7B", closed_book=SECOND)))
+    ran.save(outcomes=Outcomes(make_answers("other/7B", closed_book=SECOND)))
     executed = build / "executed" / "laptop@other_7B" / f"{NB}.ipynb"
     executed.parent.mkdir(parents=True)
     executed.write_text('{"cells": [], "metadata": {}}')
@@ -323,6 +325,6 @@ def test_a_further_models_reference_lies_beside_the_first_and_replaces_no_chapte
     assert not list((tmp_path / "REFERENCE").glob("*.ipynb"))
     assert answers.read(answers.RELEASED / NB).unit.equals(before.unit)
     assert set(answers.read(answers.RELEASED / f"{NB}@other_7B").model) == {"other/7B"}
-    asked("")
+    use_model("")
     assert list(records.other_models("laptop", tmp_path / "RESULTS")) == ["other/7B"]
     assert list(compare.others(NB, "laptop")) == ["other/7B"]

@@ -28,12 +28,12 @@ effects = st.sampled_from(VOCABULARY.names["effect"])
 
 @given(drugs, st.sampled_from([str.lower, str.upper, str.title]))
 def test_a_right_name_is_never_corrected(name, case):
-    found = VOCABULARY.normalise(f"  {case(name)} ", "drug")
-    assert (found.name, found.distance) == (name, 0)
+    match = VOCABULARY.normalise(f"  {case(name)} ", "drug")
+    assert (match.name, match.distance) == (name, 0)
 
 
 @pytest.mark.parametrize(
-    ("asked", "name"),
+    ("written_name", "name"),
     [
         ("metfromin", "metformin"),
         ("metformine", "metformin"),
@@ -41,19 +41,19 @@ def test_a_right_name_is_never_corrected(name, case):
         ("prednisolon", "prednisolone"),
     ],
 )
-def test_a_name_a_letter_off_is_taken_for_the_nearest(asked, name):
-    assert VOCABULARY.normalise(asked, "drug").name == name
+def test_a_name_a_letter_off_is_taken_for_the_nearest(written_name, name):
+    assert VOCABULARY.normalise(written_name, "drug").name == name
 
 
-@pytest.mark.parametrize("asked", ["unobtainium", "morphine", "as", "prednisoone", ""])
-def test_a_name_that_is_not_near_or_near_to_two_is_not_guessed(asked):
-    found = VOCABULARY.normalise(asked, "drug")
-    assert found.name is None
-    assert found.nearest
+@pytest.mark.parametrize("written_name", ["unobtainium", "morphine", "as", "prednisoone", ""])
+def test_a_name_that_is_not_near_or_near_to_two_is_not_guessed(written_name):
+    match = VOCABULARY.normalise(written_name, "drug")
+    assert match.name is None
+    assert match.nearest
 
 
 @pytest.mark.parametrize(
-    ("written", "names"),
+    ("text", "names"),
     [
         ("hypertension", ["hypotension"]),
         ("hypotension", ["hypertension", "nausea"]),
@@ -68,14 +68,14 @@ def test_a_name_that_is_not_near_or_near_to_two_is_not_guessed(asked):
         ("upper abdominal pain", ["lower abdominal pain"]),
     ],
 )
-def test_a_name_is_never_taken_for_its_opposite(written, names):
-    match = Vocabulary.by_role(effect=names).normalise(written, "effect")
+def test_a_name_is_never_taken_for_its_opposite(text, names):
+    match = Vocabulary.by_role(effect=names).normalise(text, "effect")
     assert match.name is None
     assert names[0] in match.nearest
 
 
 @pytest.mark.parametrize(
-    ("written", "name"),
+    ("text", "name"),
     [
         ("hypertensoin", "hypertension"),
         ("hypotensoin", "hypotension"),
@@ -84,13 +84,13 @@ def test_a_name_is_never_taken_for_its_opposite(written, names):
         ("weight increased.", "weight increased"),
     ],
 )
-def test_a_misspelt_name_that_has_an_opposite_is_corrected(written, name):
-    match = Vocabulary.by_role(effect=[name, "nausea"]).normalise(written, "effect")
+def test_a_misspelt_name_that_has_an_opposite_is_corrected(text, name):
+    match = Vocabulary.by_role(effect=[name, "nausea"]).normalise(text, "effect")
     assert match.name == name
 
 
 @pytest.mark.parametrize(
-    ("written", "name"),
+    ("text", "name"),
     [
         ("prednisone", "prednisolone"),
         ("Prednisolone", "prednisone"),
@@ -98,25 +98,25 @@ def test_a_misspelt_name_that_has_an_opposite_is_corrected(written, name):
         ("dobutamine", "dopamine"),
     ],
 )
-def test_another_real_drug_is_no_misspelling(written, name):
-    match = Vocabulary.by_role(drug=[name]).normalise(written, "drug")
+def test_another_real_drug_is_no_misspelling(text, name):
+    match = Vocabulary.by_role(drug=[name]).normalise(text, "drug")
     assert match.name is None
     assert match.nearest == (name,)
 
 
 @pytest.mark.parametrize(
-    ("written", "name"),
+    ("text", "name"),
     [("prednisolon", "prednisolone"), ("metfromin", "metformin"), ("paracetamole", "paracetamol")],
 )
-def test_a_misspelt_drug_is_corrected_and_the_correction_can_be_shown(written, name):
-    match = Vocabulary.by_role(drug=[name]).normalise(written, "drug")
-    assert (match.written, match.name) == (written, name)
+def test_a_misspelt_drug_is_corrected_and_the_correction_can_be_shown(text, name):
+    match = Vocabulary.by_role(drug=[name]).normalise(text, "drug")
+    assert (match.written, match.name) == (text, name)
     assert match.distance > 0
 
 
-@pytest.mark.parametrize("written", ['"aspirin".', "\u201caspirin\u201d", "aspirin.", '"Aspirin"'])
-def test_quotation_marks_and_a_dot_around_a_name_are_no_part_of_it(written):
-    match = Vocabulary.by_role(drug=["aspirin"]).normalise(written, "drug")
+@pytest.mark.parametrize("text", ['"aspirin".', "\u201caspirin\u201d", "aspirin.", '"Aspirin"'])
+def test_quotation_marks_and_a_dot_around_a_name_are_no_part_of_it(text):
+    match = Vocabulary.by_role(drug=["aspirin"]).normalise(text, "drug")
     assert (match.name, match.distance) == ("aspirin", 0)
 
 
@@ -124,10 +124,10 @@ def test_quotation_marks_and_a_dot_around_a_name_are_no_part_of_it(written):
 @pytest.mark.parametrize("name", ["crohn's disease", "crohn\u2019s disease"])
 def test_any_apostrophe_is_that_of_the_graph(apostrophe, name):
     vocabulary = Vocabulary.by_role(drug=["aspirin"], effect=[name])
-    written = f"Crohn{apostrophe}s disease"
-    match = vocabulary.normalise(written, "effect")
+    text = f"Crohn{apostrophe}s disease"
+    match = vocabulary.normalise(text, "effect")
     assert (match.name, match.distance) == (name, 0)
-    assert vocabulary.link(f"Does aspirin cause {written}?")["effect"] == [name]
+    assert vocabulary.link(f"Does aspirin cause {text}?")["effect"] == [name]
 
 
 def test_of_names_that_overlap_the_longest_is_linked():
@@ -151,7 +151,7 @@ def test_names_are_linked_in_their_order(order):
 
 
 def test_the_box_answers_what_is_typed():
-    asked: list[str] = []
-    text, _ = box(asked.append).children
+    questions: list[str] = []
+    text, _ = box(questions.append).children
     text.value = "Which drugs cause tinnitus?"
-    assert asked == ["Which drugs cause tinnitus?"]
+    assert questions == ["Which drugs cause tinnitus?"]

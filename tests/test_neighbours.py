@@ -63,12 +63,12 @@ def all_searches(index: TextIndex) -> list[Any]:
     """What each kind of search finds, as values that can be compared."""
     rows = np.array([7, 3, 40])
     nearest = index.nearest(QUERIES, 5)
-    kept = index.nearest(QUERIES, 30, keep=np.arange(0, 60, 3))
-    found = index.search(QUERIES, 5, within=np.arange(20, 50))
+    nearest_rows = index.nearest(QUERIES, 30, keep=np.arange(0, 60, 3))
+    within_rows = index.search(QUERIES, 5, within=np.arange(20, 50))
     return [
         [ids.tolist() for ids in nearest],
-        [ids.tolist() for ids in kept],
-        [(result.ids.tolist(), result.scores.tolist()) for result in found],
+        [ids.tolist() for ids in nearest_rows],
+        [(result.ids.tolist(), result.scores.tolist()) for result in within_rows],
         index.cosines("a query", rows).tolist(),
     ]
 
@@ -78,8 +78,8 @@ def test_a_search_that_is_stored_encodes_nothing_and_finds_the_same() -> None:
     encoder = RandomEncoder()
     assert all_searches(TextIndex(TEXTS, encoder)) == first
     assert encoder.encoded == []
-    (few,) = TextIndex(TEXTS, encoder).nearest(["a query"], 4)
-    assert few.tolist() == first[0][0][:4]
+    (nearest,) = TextIndex(TEXTS, encoder).nearest(["a query"], 4)
+    assert nearest.tolist() == first[0][0][:4]
     assert "text 59" in encoder.encoded, "another number of neighbours is another search"
 
 
@@ -95,18 +95,18 @@ def test_other_texts_or_another_encoder_are_searched_anew(changed: str) -> None:
 
 
 @given(st.integers(1, 20), st.sets(st.integers(0, 59), min_size=1))
-def test_filters_select_what_the_index_finds(k: int, chosen: set[int]) -> None:
+def test_filters_select_what_the_index_finds(k: int, selected: set[int]) -> None:
     encoder = RandomEncoder()
-    rows = np.array(sorted(chosen))
+    rows = np.array(sorted(selected))
     built = Index.build(encoder.encode(TEXTS, progress=False))
     vector = encoder.encode(["a query"], progress=False)
     index = TextIndex(TEXTS, encoder)
-    kept = [row for row in built.search(vector, k)[1][0].tolist() if row in chosen]
-    assert index.nearest(["a query"], k, keep=rows)[0].tolist() == kept
-    (found,) = index.search(["a query"], k, within=rows)
+    expected = [row for row in built.search(vector, k)[1][0].tolist() if row in selected]
+    assert index.nearest(["a query"], k, keep=rows)[0].tolist() == expected
+    (result,) = index.search(["a query"], k, within=rows)
     scores, ids = built.search(vector, k, within=rows)
-    assert found.ids.tolist() == ids[0].tolist()
-    np.testing.assert_allclose(found.scores, scores[0], atol=1e-6)
+    assert result.ids.tolist() == ids[0].tolist()
+    np.testing.assert_allclose(result.scores, scores[0], atol=1e-6)
     cosines = encoder.encode([TEXTS[row] for row in rows], progress=False) @ vector[0]
     np.testing.assert_allclose(index.cosines("a query", rows), cosines, atol=2e-6)
 
@@ -154,17 +154,17 @@ def test_what_is_too_large_for_git_is_not_released(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_large_search_that_is_not_stored_is_an_error_with_stored_only(answers) -> None:
-    many = [f"text {i}" for i in range(neighbours.LIVE_TEXTS + 1)]
+    texts = [f"text {i}" for i in range(neighbours.LIVE_TEXTS + 1)]
     answers("stored-only")
     assert TextIndex(TEXTS, RandomEncoder()).nearest(QUERIES, 5)
     encoder = RandomEncoder()
     with pytest.raises(MissingSearchError, match=r"2 searches.*1,001 texts.*make record"):
-        TextIndex(many, encoder).nearest(QUERIES, 5)
+        TextIndex(texts, encoder).nearest(QUERIES, 5)
     assert encoder.encoded == []
     answers("stored")
-    TextIndex(many, encoder).nearest(QUERIES, 5)
+    TextIndex(texts, encoder).nearest(QUERIES, 5)
     answers("stored-only")
-    assert TextIndex(many, RandomEncoder()).nearest(QUERIES, 5)
+    assert TextIndex(texts, RandomEncoder()).nearest(QUERIES, 5)
 
 
 def test_fresh_runs_have_a_store_of_their_own(answers, tmp_path: Path, monkeypatch) -> None:
@@ -194,10 +194,10 @@ def test_a_check_counts_which_stored_results_hold(answers, wrong: str) -> None:
     digest = neighbours.query_digest(("another query", ""))
     store.insert(key, {digest: Result(changed)})
     neighbours.check_replayed()
-    checked = neighbours.COUNTS.checked
+    n_checked = neighbours.COUNTS.checked
     index.nearest(["a query", "another query"], 5)
     neighbours.check_replayed()
-    assert neighbours.COUNTS.checked == checked + 2
+    assert neighbours.COUNTS.checked == n_checked + 2
     assert neighbours.COUNTS.same == neighbours.COUNTS.checked - 1
 
 

@@ -52,8 +52,10 @@ def out(run) -> Outcomes:
     arms["closed_book"] = cannot
     rows = run.answer(arms, UNITS, model="Qwen2.5-7B-Instruct")
     # what is computed of all answers afterwards is none of an answer that was never given
-    scored = [replace(row, measures={**row.measures, "cosine": (0.5, 1.0)}) for row in rows]
-    return Outcomes(scored, draws=100)
+    rows_with_cosine = [
+        replace(row, measures={**row.measures, "cosine": (0.5, 1.0)}) for row in rows
+    ]
+    return Outcomes(rows_with_cosine, draws=100)
 
 
 def test_the_arm_is_in_the_tables_as_not_run_with_the_reason(out):
@@ -67,12 +69,12 @@ def test_the_arm_is_in_the_tables_as_not_run_with_the_reason(out):
 
 def test_a_test_of_it_is_not_run_and_the_others_keep_their_p(out):
     pairs = [("graphrag", "closed_book"), ("graphrag", "format_b")]
-    missing, tested = out.compare(pairs, "accuracy")
-    assert WHY in missing.why_not_run
-    assert tested.p == 1
+    not_run, comparison = out.compare(pairs, "accuracy")
+    assert WHY in not_run.why_not_run
+    assert comparison.p == 1
     with pytest.raises(NotRunError, match=WHY):
-        _ = missing.test.difference
-    text = out.comparison_table([missing, tested], "Tests").text
+        _ = not_run.test.difference
+    text = out.comparison_table([not_run, comparison], "Tests").text
     assert "not run" in text
     assert WHY in text
 
@@ -90,16 +92,16 @@ def test_its_numbers_and_claims_are_not_run_with_the_reason(run, out):
 
 def test_its_rows_are_not_stored(run, out):
     run.save(outcomes=out)
-    stored = answers.read(answers.BUILT / "smoke" / "01_side_effects_forward")
-    assert set(stored.arm) == {"graphrag", "format_a", "format_b"}
+    frame = answers.read(answers.BUILT / "smoke" / "01_side_effects_forward")
+    assert set(frame.arm) == {"graphrag", "format_a", "format_b"}
 
 
 def test_an_opening_that_needs_it_says_why_there_is_none(run, out, monkeypatch):
-    shown: list[Any] = []
-    monkeypatch.setattr(IPython.display, "display", lambda item, **_: shown.append(item.data))
+    texts: list[Any] = []
+    monkeypatch.setattr(IPython.display, "display", lambda item, **_: texts.append(item.data))
     run.opening(lambda rows: f"{rows.score('accuracy', 'closed_book').value}", out)
-    assert shown[0].startswith("**Not run:** Closed book was not run: ")
-    assert WHY in shown[0]
+    assert texts[0].startswith("**Not run:** Closed book was not run: ")
+    assert WHY in texts[0]
 
 
 def test_a_context_that_is_too_short_is_such_a_reason_too(run):
@@ -143,14 +145,14 @@ def run_chapter(notebook: str, folder: Path, url: str) -> None:
     """Run a chapter of the smoke profile against a server."""
     variables = {"PROFILE": "smoke", "LLM_BASE_URL": url, "LLM_MODEL": ""}
     variables |= {"MEDRAG_ROOT": str(folder), "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "publish.run", notebook],
         env=os.environ | variables,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert process.returncode == 0, process.stderr[-3000:]
 
 
 @pytest.mark.slow

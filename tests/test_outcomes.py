@@ -48,22 +48,24 @@ labels = st.lists(
 def test_scores_are_those_of_scikit_learn_and_unread_answers_count_as_no(pairs):
     gold, given_labels = zip(*pairs, strict=True)
     out = Outcomes(rows(list(gold), arm=list(given_labels)), draws=100)
-    read = [bool(label) for label in given_labels]
+    answers_yes = [bool(label) for label in given_labels]
     expected = {
-        "accuracy": np.mean(np.array(gold) == np.array(read)),
-        "f1": f1_score(gold, read, zero_division=0),
-        "precision": precision_score(gold, read, zero_division=0),
-        "sensitivity": recall_score(gold, read, zero_division=0),
-        "specificity": recall_score([not g for g in gold], [not r for r in read], zero_division=0),
+        "accuracy": np.mean(np.array(gold) == np.array(answers_yes)),
+        "f1": f1_score(gold, answers_yes, zero_division=0),
+        "precision": precision_score(gold, answers_yes, zero_division=0),
+        "sensitivity": recall_score(gold, answers_yes, zero_division=0),
+        "specificity": recall_score(
+            [not g for g in gold], [not r for r in answers_yes], zero_division=0
+        ),
     }
     for measure, value in expected.items():
-        if not any(measure in of for of in out.frame.measures):
+        if not any(measure in measures for measures in out.frame.measures):
             continue
         score = out.score(measure, "arm")
         assert math.isclose(score.value, value, abs_tol=1e-12)
         assert 0 <= score.low <= score.value <= score.high <= 1
-        there = [measure in of for of in out.frame.measures]
-        assert score.unparsed == (~out.frame.parsed.astype(bool))[there].sum(), (
+        has_measure = [measure in measures for measures in out.frame.measures]
+        assert score.unparsed == (~out.frame.parsed.astype(bool))[has_measure].sum(), (
             "of the answers that it counts"
         )
     assert out.score("accuracy").unparsed == sum(label is None for label in given_labels)
@@ -73,7 +75,7 @@ def test_other_statistics_are_those_of_scipy_and_scikit_learn():
     rng = np.random.default_rng(0)
     seconds, p_yes = rng.random(60), rng.random(60)
     gold = rng.random(60) < 0.5
-    made = [
+    answer_rows = [
         Answer(
             arm="a",
             unit=str(i),
@@ -83,7 +85,7 @@ def test_other_statistics_are_those_of_scipy_and_scikit_learn():
         )
         for i in range(60)
     ]
-    out = Outcomes(made, draws=200)
+    out = Outcomes(answer_rows, draws=200)
     assert out.score("median(seconds)").value == pytest.approx(np.median(seconds))
     assert out.score("p95(seconds)").value == pytest.approx(np.percentile(seconds, 95))
     assert out.score("auc(p_yes)").value == pytest.approx(roc_auc_score(gold, p_yes))
@@ -96,20 +98,24 @@ def test_a_difference_of_means_has_one_interval_and_one_p_however_it_is_computed
     rng = np.random.default_rng(seed)
     n = int(rng.integers(5, 60))
     a, b, clusters = rng.random(n) < 0.7, rng.random(n) < 0.5, rng.integers(0, 8, n)
-    ones = np.ones(n)
+    denominators = np.ones(n)
     direct = paired.paired_means(a, b, clusters=clusters, draws=200)
     assert (
-        paired.paired_ratios((a * 1.0, ones), (b * 1.0, ones), clusters=clusters, draws=200)
+        paired.paired_ratios(
+            (a * 1.0, denominators), (b * 1.0, denominators), clusters=clusters, draws=200
+        )
         == direct
     )
     # twice over, every ratio is the same: F1 of rows that all have one answer, against the share of right ones
     assert (
-        paired.paired_ratios((a * 2.0, 2 * ones), (b * 2.0, 2 * ones), clusters=clusters, draws=200)
+        paired.paired_ratios(
+            (a * 2.0, 2 * denominators), (b * 2.0, 2 * denominators), clusters=clusters, draws=200
+        )
         == direct
     )
     # a row that neither arm has makes the bottoms differ, and the general way compute it
     general = paired.paired_ratios(
-        *((np.append(arm * 1.0, 0), np.append(ones, 0)) for arm in (a, b)),
+        *((np.append(arm * 1.0, 0), np.append(denominators, 0)) for arm in (a, b)),
         clusters=np.append(clusters, 8),
         draws=200,
     )
@@ -119,7 +125,7 @@ def test_a_difference_of_means_has_one_interval_and_one_p_however_it_is_computed
 
 def test_f1_of_answers_that_name_one_label_has_the_test_of_the_share_that_is_right():
     rng = np.random.default_rng(5)
-    made = [
+    answer_rows = [
         Answer(
             arm=arm,
             unit=str(i),
@@ -132,7 +138,7 @@ def test_f1_of_answers_that_name_one_label_has_the_test_of_the_share_that_is_rig
         for arm, share in (("biomedrag", 0.6), ("zero_shot", 0.5))
         for i, right in enumerate((rng.random(120) < share).astype(float))
     ]
-    out = Outcomes(made)
+    out = Outcomes(answer_rows)
     test = out.compare([("biomedrag", "zero_shot")], "right")[0].test
     assert out.compare([("biomedrag", "zero_shot")], "f1")[0].test == test
     gained = gain(out, "biomedrag", "zero_shot")
@@ -142,9 +148,9 @@ def test_f1_of_answers_that_name_one_label_has_the_test_of_the_share_that_is_rig
 def test_the_randomisation_test_is_the_same_in_any_block(monkeypatch):
     rng = np.random.default_rng(3)
     a, b = rng.random(300), rng.random(300) + 0.02
-    whole = paired.paired_means(a, b, draws=500)
+    full_test = paired.paired_means(a, b, draws=500)
     monkeypatch.setattr(metrics, "BLOCK", 1000)
-    assert paired.paired_means(a, b, draws=500).p == whole.p
+    assert paired.paired_means(a, b, draws=500).p == full_test.p
 
 
 def test_micro_f1_of_sets_is_a_ratio_and_its_comparison_exchanges_whole_units():
@@ -177,8 +183,8 @@ def test_arms_are_compared_on_the_units_that_both_answered_and_holm_is_over_the_
         "good": "Good",
         "short": "A few",
     }
-    some = out.concat(short)
-    assert some.compare([("good", "short")], "accuracy")[0].test.n == 6
+    combined = out.concat(short)
+    assert combined.compare([("good", "short")], "accuracy")[0].test.n == 6
     with pytest.raises(ValueError, match="share no unit"):
         out.concat([dataclasses.replace(rows([True], other=[True])[0], unit="elsewhere")]).compare(
             [("good", "other")], "accuracy"
@@ -186,17 +192,17 @@ def test_arms_are_compared_on_the_units_that_both_answered_and_holm_is_over_the_
 
 
 def test_of_no_rows_nothing_can_be_compared_and_the_message_says_so():
-    nothing = Outcomes(rows([True, False], a=[True, True]), draws=100).where(arm="absent")
+    empty = Outcomes(rows([True, False], a=[True, True]), draws=100).where(arm="absent")
     with pytest.raises(ValueError, match="a and b share no unit that has the measure 'accuracy'"):
-        nothing.compare([("a", "b")], "accuracy")
+        empty.compare([("a", "b")], "accuracy")
     with pytest.raises(ValueError, match="No row of a has the measure 'accuracy'"):
-        nothing.score("accuracy", "a")
-    assert nothing.arms_with("accuracy") == set()
-    assert nothing.values("accuracy", "a").size == 0
+        empty.score("accuracy", "a")
+    assert empty.arms_with("accuracy") == set()
+    assert empty.values("accuracy", "a").size == 0
 
 
 def test_rows_are_chosen_by_column_and_by_stratum():
-    made = [
+    answer_rows = [
         Answer(
             arm="a",
             unit=str(i),
@@ -206,7 +212,7 @@ def test_rows_are_chosen_by_column_and_by_stratum():
         )
         for i in range(6)
     ]
-    out = Outcomes(made, draws=100)
+    out = Outcomes(answer_rows, draws=100)
     assert len(out.where(kind="x").frame) == 3
     assert len(out.where(arm="a", kind=["x", "y"]).frame) == 6
     assert out.strata("kind") == ["x", "y"]
@@ -256,8 +262,8 @@ def test_tables_and_figures_say_what_they_hold():
 
 
 def test_every_dot_lies_within_its_panel_where_panels_share_an_axis(monkeypatch):
-    drawn = []
-    monkeypatch.setattr(figures, "figure", lambda fig, **_: drawn.append(fig))
+    figures_drawn = []
+    monkeypatch.setattr(figures, "figure", lambda fig, **_: figures_drawn.append(fig))
     shares = {"high": 0.9, "low": 0.1}
     answers_ = [
         Answer(
@@ -271,7 +277,7 @@ def test_every_dot_lies_within_its_panel_where_panels_share_an_axis(monkeypatch)
         for i in range(9)
     ]
     Outcomes(answers_, draws=100).interval_plot(["f1"], "Dots", by="kind")
-    for ax in drawn[0].axes:
+    for ax in figures_drawn[0].axes:
         left, right = ax.get_xlim()
         assert all(left <= x <= right for line in ax.lines for x in line.get_xdata())
 
@@ -295,8 +301,8 @@ def test_every_measure_has_a_unit_and_a_name(measure, is_unit):
 
 def example() -> pd.DataFrame:
     item = Item("d1", "a passage", gold=True, rank=1, score=0.5, strata={"tier": "rare"})
-    made = rows([True, False, True], graph=[True, None, False], text=[True, True, True])
-    made.append(
+    answer_rows = rows([True, False, True], graph=[True, None, False], text=[True, True, True])
+    answer_rows.append(
         Answer(
             arm="text",
             unit="q",
@@ -307,22 +313,22 @@ def example() -> pd.DataFrame:
             strata={"kind": "x"},
         )
     )
-    return Outcomes(made).frame
+    return Outcomes(answer_rows).frame
 
 
 def test_some_columns_are_read_as_they_are_in_the_whole(tmp_path):
     answers.write(tmp_path, example(), licence="CC0-1.0")
-    some = [*answers.KEY, "strata", "measures"]
-    pd.testing.assert_frame_equal(answers.read(tmp_path, some), answers.read(tmp_path)[some])
+    columns = [*answers.KEY, "strata", "measures"]
+    pd.testing.assert_frame_equal(answers.read(tmp_path, columns), answers.read(tmp_path)[columns])
 
 
 def test_rows_survive_a_file(tmp_path):
     frame = example()
     answers.write(tmp_path, frame, licence="CC0-1.0")
-    back = answers.read(tmp_path)
+    frame_read = answers.read(tmp_path)
     ordered = frame.sort_values(list(answers.KEY), kind="stable", ignore_index=True)
     for column in answers.COLUMNS:
-        assert [tuple(v) if isinstance(v, list) else v for v in back[column]] == [
+        assert [tuple(v) if isinstance(v, list) else v for v in frame_read[column]] == [
             tuple(v) if isinstance(v, list) else v for v in ordered[column]
         ], column
 
@@ -336,21 +342,21 @@ def test_an_unchanged_arm_has_the_same_bytes_when_another_arm_changes(tmp_path):
         ]
     )
     answers.write(tmp_path / "two", changed.sample(frac=1, random_state=1), licence="CC0-1.0")
-    read = {
-        name: [(tmp_path / of / f"{name}.parquet").read_bytes() for of in ("one", "two")]
+    contents = {
+        name: [(tmp_path / folder / f"{name}.parquet").read_bytes() for folder in ("one", "two")]
         for name in ("graph", "text")
     }
-    assert read["graph"][0] == read["graph"][1]
-    assert read["text"][0] != read["text"][1]
+    assert contents["graph"][0] == contents["graph"][1]
+    assert contents["text"][0] != contents["text"][1]
 
 
-def strings(of: pa.Array) -> set[str]:
-    if pa.types.is_list(of.type):
-        return strings(of.flatten())
-    if pa.types.is_struct(of.type):
-        return set().union(*map(strings, of.flatten()))
-    words = pa.types.is_string(of.type) or pa.types.is_dictionary(of.type)
-    return set(of.unique().to_pylist()) - {None} if words else set()
+def strings(array: pa.Array) -> set[str]:
+    if pa.types.is_list(array.type):
+        return strings(array.flatten())
+    if pa.types.is_struct(array.type):
+        return set().union(*map(strings, array.flatten()))
+    words = pa.types.is_string(array.type) or pa.types.is_dictionary(array.type)
+    return set(array.unique().to_pylist()) - {None} if words else set()
 
 
 def test_a_file_names_the_licence_and_holds_no_text_that_it_withholds(tmp_path):
@@ -366,9 +372,14 @@ def test_a_file_names_the_licence_and_holds_no_text_that_it_withholds(tmp_path):
         "NO",
     }
     assert table["unit"].null_count == 0
-    said = strings(table.to_struct_array().combine_chunks())
-    assert not [text for text in said if "adverse effect" in text or "The text of" in text]
-    units = [sorted(of.groupby("cluster").unit.nunique()) for of in (frame, answers.read(tmp_path))]
+    strings_stored = strings(table.to_struct_array().combine_chunks())
+    assert not [
+        text for text in strings_stored if "adverse effect" in text or "The text of" in text
+    ]
+    units = [
+        sorted(frame_of_rows.groupby("cluster").unit.nunique())
+        for frame_of_rows in (frame, answers.read(tmp_path))
+    ]
     assert units[0] == units[1]
 
 
@@ -376,13 +387,13 @@ def test_a_file_names_the_licence_and_holds_no_text_that_it_withholds(tmp_path):
     "record", sorted((DATA / "results").glob("laptop*/*.json")), ids=lambda path: str(path)[-50:]
 )
 def test_every_arm_that_the_references_run_left_is_released(record):
-    left = [
+    used_arms = [
         Path(name)
         for name in json.loads(record.read_text("utf-8"))["files"]
         if name.endswith(".parquet") and not name.startswith("retrieval/")
     ]
     folder = answers.RELEASED / answers.released(record.stem, record.parent.name)
-    assert {path.name for path in folder.glob("*.parquet")} == {path.name for path in left}
+    assert {path.name for path in folder.glob("*.parquet")} == {path.name for path in used_arms}
 
 
 def test_released_files_whose_texts_are_withheld_hold_ids_and_names_alone():
@@ -400,7 +411,8 @@ def test_released_files_whose_texts_are_withheld_hold_ids_and_names_alone():
             "NO",
         }, path
         assert all(
-            re.fullmatch("[0-9a-f]{16}", of) for of in table["cluster"].unique().to_pylist()
+            re.fullmatch("[0-9a-f]{16}", cluster)
+            for cluster in table["cluster"].unique().to_pylist()
         ), path
         # in 06 a question is its own id: these are this project's, or MedQuAD's, which may be passed on
         of_unit = 170 if path.parent.name.startswith("06_") else 64
@@ -445,30 +457,33 @@ def test_the_released_answers_keep_the_schema_and_are_small():
 def test_binary_measures_add_up():
     for gold in (True, False):
         for predicted in (True, False):
-            of = binary(gold, predicted)
-            assert of["accuracy"][0] == (gold == predicted)
-            assert ("precision" in of) == predicted
-            assert ("sensitivity" in of) == gold
+            measures = binary(gold, predicted)
+            assert measures["accuracy"][0] == (gold == predicted)
+            assert ("precision" in measures) == predicted
+            assert ("sensitivity" in measures) == gold
 
 
 def test_released_answers_load_with_the_lines_of_the_data_card(tmp_path):
     answers.write(tmp_path, example(), licence="CC0-1.0")
     assert len(pd.read_parquet(tmp_path)) == 7
-    found = duckdb.execute(
+    counts = duckdb.execute(
         f"SELECT arm, count(*) FROM '{tmp_path}/*.parquet' GROUP BY arm ORDER BY arm"
     ).fetchall()
-    assert found == [("graph", 3), ("text", 4)]
+    assert counts == [("graph", 3), ("text", 4)]
 
 
 def test_a_table_beside_the_paper_has_no_empty_row_and_no_empty_column():
-    made = rows([True, False] * 4, graphrag=[True, False] * 4)
+    answer_rows = rows([True, False] * 4, graphrag=[True, False] * 4)
     theirs = published("side_effects").number("side_effects.table1.graphrag.f1").model or ""
-    released = [dataclasses.replace(row, source="released", model=theirs) for row in made]
-    for answers_, columns in ((made, "printed rerun unparsed"), (released, "printed rescored")):
+    released = [dataclasses.replace(row, source="released", model=theirs) for row in answer_rows]
+    for answers_, columns in (
+        (answer_rows, "printed rerun unparsed"),
+        (released, "printed rescored"),
+    ):
         out = Outcomes(answers_, draws=100)
-        shown = out.reproduction_table(published("side_effects"), "side_effects.table1", ["f1"], "")
-        assert shown.text.splitlines()[1].split() == ["arm", "measure", *columns.split()]
-    shown = out.reproduction_table(
+        table = out.reproduction_table(published("side_effects"), "side_effects.table1", ["f1"], "")
+        assert table.text.splitlines()[1].split() == ["arm", "measure", *columns.split()]
+    table = out.reproduction_table(
         published("side_effects"), "side_effects.table1", ["f1", "mrr"], ""
     )
-    assert len(shown.text.splitlines()) == 3
+    assert len(table.text.splitlines()) == 3

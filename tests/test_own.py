@@ -51,17 +51,17 @@ def test_the_code_of_the_pages_agrees_with_the_modules_it_calls(tmp_path: Path) 
         str(REPOSITORY / "pyproject.toml"),
         *paths,
     ]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout + process.stderr
 
 
 def run_python(
     root: Path, code: str, folder: Path, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     ours = ("LLM_", "NEO4J_", "PROFILE", "MAKE", "MFLAGS")
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+    foreign = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     environment = (
-        kept | {"MEDRAG_ROOT": str(root), "PYTHONPATH": str(REPOSITORY / "src")} | variables
+        foreign | {"MEDRAG_ROOT": str(root), "PYTHONPATH": str(REPOSITORY / "src")} | variables
     )
     return subprocess.run(
         [sys.executable, "-c", code],
@@ -95,8 +95,8 @@ def address() -> Iterator[str]:
             )
 
         def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            text = "YES" if "\n\nYes, the side effect" in asked["messages"][-1]["content"] else "NO"
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            text = "YES" if "\n\nYes, the side effect" in body["messages"][-1]["content"] else "NO"
             choice = {
                 "index": 0,
                 "finish_reason": "stop",
@@ -128,9 +128,9 @@ def address() -> Iterator[str]:
 
 def test_the_page_on_ones_own_model_asks_it(address: str, tmp_path: Path) -> None:
     [code] = blocks("own-model")
-    done = run_python(tmp_path, code, tmp_path, LLM_BASE_URL=address, LLM_MODEL=NAME)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "NO complete 30 1\nlog-probabilities: no\n"
+    process = run_python(tmp_path, code, tmp_path, LLM_BASE_URL=address, LLM_MODEL=NAME)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout == "NO complete 30 1\nlog-probabilities: no\n"
 
 
 # -- a table ----------------------------------------------------------------------------------------------------------
@@ -176,13 +176,13 @@ def test_the_page_on_ones_own_table_runs_the_four_arms_on_either_graph_server(
     (checkout / "data" / "raw").symlink_to(REPOSITORY / "data" / "raw")
     code = f"import os; os.chdir({str(tmp_path)!r})\n" + "\n".join(blocks("own-table"))
     with users_server() if (uri := os.environ.get("NEO4J_URI", "")) else nullcontext():
-        done = run_in(
+        process = run_in(
             sys.executable, "-c", code, MEDRAG_ROOT=str(checkout), NEO4J_URI=uri, **server
         )
     stopped = run_in(sys.executable, "-m", "resources.services", "stop", MEDRAG_ROOT=str(checkout))
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert process.returncode == 0, process.stderr[-2000:]
     assert stopped.returncode == 0
-    arms = [line for line in done.stdout.splitlines() if "n = 10" in line]
+    arms = [line for line in process.stdout.splitlines() if "n = 10" in line]
     assert [line.split("  ")[0].strip() for line in arms] == [
         "closed book",
         "format A",
@@ -203,11 +203,11 @@ def test_a_table_is_read_whatever_its_names_are(
 ) -> None:
     path = tmp_path_factory.mktemp("table") / "t.csv"
     pd.DataFrame(pairs, columns=list(own_table.COLUMNS)).assign(more=1).to_csv(path, index=False)
-    known = own_table.read(path)
-    assert {(d, e) for d, effects in known.items() for e in effects} == {
+    knowledge = own_table.read(path)
+    assert {(d, e) for d, effects in knowledge.items() for e in effects} == {
         (d.strip().lower(), e.strip().lower()) for d, e in pairs
     }
-    assert all(len(set(effects)) == len(effects) for effects in known.values())
+    assert all(len(set(effects)) == len(effects) for effects in knowledge.values())
 
 
 @given(
@@ -215,25 +215,25 @@ def test_a_table_is_read_whatever_its_names_are(
     st.integers(1, 4),
 )
 def test_the_questions_are_balanced_and_true_to_the_table(
-    knowledge: dict[str, set[str]], each: int
+    knowledge: dict[str, set[str]], n_each: int
 ) -> None:
-    every = set().union(*knowledge.values())
+    all_effects = set().union(*knowledge.values())
     table = {drug: tuple(sorted(effects)) for drug, effects in knowledge.items()}
-    if all(effects == every for effects in knowledge.values()):
+    if all(effects == all_effects for effects in knowledge.values()):
         with pytest.raises(own_table.TableError, match="no question has the answer NO"):
-            own_table.questions(table, each, seed=1)
+            own_table.questions(table, n_each, seed=1)
         return
-    asked = own_table.questions(table, each, seed=1)
-    assert asked == own_table.questions(table, each, seed=1)
-    assert len(set(asked)) == len(asked)
-    assert all(q.label == (q.side_effect in knowledge[q.drug]) for q in asked)
+    pairs = own_table.questions(table, n_each, seed=1)
+    assert pairs == own_table.questions(table, n_each, seed=1)
+    assert len(set(pairs)) == len(pairs)
+    assert all(q.label == (q.side_effect in knowledge[q.drug]) for q in pairs)
     for drug in knowledge:
-        labels = [q.label for q in asked if q.drug == drug]
-        assert labels.count(True) == labels.count(False) <= each
+        labels = [q.label for q in pairs if q.drug == drug]
+        assert labels.count(True) == labels.count(False) <= n_each
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"drug,dose\na,b\n", "'effect' is needed; none was found among: drug, dose"),
         (b"drug,side_effect\na,b\n ,c\n", "row 3 lacks a name"),
@@ -247,21 +247,21 @@ def test_the_questions_are_balanced_and_true_to_the_table(
         (b"drug,side_effect\nacid, folic,nausea\n", "comma in quotes"),
     ],
 )
-def test_a_table_that_cannot_be_used_says_why(tmp_path: Path, content: bytes, said: str) -> None:
+def test_a_table_that_cannot_be_used_says_why(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(content)
-    with pytest.raises(own_table.TableError, match=said):
+    with pytest.raises(own_table.TableError, match=message):
         own_table.read(path)
 
 
 def test_what_is_no_file_is_no_table(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
-    for path, found in (
+    for path, problem in (
         (tmp_path, "a folder"),
         (tmp_path / "none.csv", "nothing"),
         (tmp_path / "pipe.csv", "a pipe"),
     ):
-        with pytest.raises(own_table.TableError, match=f"{path}.*{found}"):
+        with pytest.raises(own_table.TableError, match=f"{path}.*{problem}"):
             own_table.read(path)
 
 
@@ -291,10 +291,10 @@ def bare(checkout: Path) -> Path:
 
 
 def test_a_new_experiment_passes_lint_and_has_its_place_in_the_book(bare: Path) -> None:
-    done = begin(bare, "first_try", "own_paper")
-    assert done.returncode == 0, done.stderr
+    process = begin(bare, "first_try", "own_paper")
+    assert process.returncode == 0, process.stderr
     [path] = (bare / "notebooks").glob("*_own_paper_first_try.ipynb")
-    assert f"make notebook NB={path.stem}" in done.stdout
+    assert f"make notebook NB={path.stem}" in process.stdout
     assert (
         "my_paper"
         not in path.read_text() + (bare / "data" / "published" / "own_paper.yml").read_text()
@@ -344,8 +344,8 @@ def test_a_new_experiment_runs_in_smoke_and_stands_in_the_book_as_a_sample(
     }
     assert [claim["id"] for claim in record["claims"]] == ["own_paper.claim.evidence_helps"]
     assert record["provenance"]["tokens"]["requests"] == 16
-    shown = (bare / "_build" / "book-src" / "notebooks" / f"{path.stem}_sample.ipynb").read_text()
-    assert "SAMPLE" in shown
+    page = (bare / "_build" / "book-src" / "notebooks" / f"{path.stem}_sample.ipynb").read_text()
+    assert "SAMPLE" in page
 
 
 def test_a_further_experiment_of_a_paper_stands_after_its_last_and_leaves_its_numbers_alone(

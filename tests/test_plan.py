@@ -101,11 +101,13 @@ def test_a_prompt_that_holds_an_earlier_reply_has_a_range(planning):
 
 def test_choices_and_likelihoods_are_counted_and_have_stand_ins(planning):
     (choice,) = model().choose_many([user("Is it?")], ["YES", "NO"], label="choose")
-    (scored,) = model().loglikelihood_many([("A text of some words", " and more")], label="score")
+    (likelihood,) = model().loglikelihood_many(
+        [("A text of some words", " and more")], label="score"
+    )
     assert choice.answer in ("YES", "NO")
-    assert scored.total < 0
-    chosen, likely = forecast.read_steps(planning)
-    assert (chosen.requests, likely.requests, likely.max_answer_tokens) == (1, 1, 0)
+    assert likelihood.total < 0
+    choices, likelihoods = forecast.read_steps(planning)
+    assert (choices.requests, likelihoods.requests, likelihoods.max_answer_tokens) == (1, 1, 0)
 
 
 def test_a_prompt_beyond_the_context_costs_a_request_and_no_tokens(planning):
@@ -125,11 +127,11 @@ def test_a_training_is_counted_and_not_done(planning):
 
 
 def test_amounts_add_up_to_hours_and_money():
-    asked = plan.Amount(requests=10, prompt_tokens=3e6, answer_tokens=1e6)
-    trained = plan.Amount(training_tokens=2e6)
+    asking = plan.Amount(requests=10, prompt_tokens=3e6, answer_tokens=1e6)
+    training = plan.Amount(training_tokens=2e6)
     prices = plan.Prices(prompt=0.5, answer=2.0, tokens_per_second=1000)
-    assert (asked + trained).gpu_hours(prices) == pytest.approx((4e6 + 3 * 2e6) / 1000 / 3600)
-    assert (asked + trained).money(prices) == pytest.approx(3.5)
+    assert (asking + training).gpu_hours(prices) == pytest.approx((4e6 + 3 * 2e6) / 1000 / 3600)
+    assert (asking + training).money(prices) == pytest.approx(3.5)
 
 
 def test_the_table_has_a_row_for_each_chapter_and_model_and_the_sum():
@@ -142,12 +144,12 @@ def test_the_table_has_a_row_for_each_chapter_and_model_and_the_sum():
         answer_tokens=30,
         max_answer_tokens=30,
     )
-    planned = [
+    rows = [
         plan.Planned("01_a", "m", amount),
         plan.Planned("02_b", "n", amount, is_partial=True),
     ]
     out = io.StringIO()
-    plan.show(planned, plan.Prices(1, 1), Console(file=out, width=plan.WIDTH))
+    plan.show(rows, plan.Prices(1, 1), Console(file=out, width=plan.WIDTH))
     text = out.getvalue()
     assert "10 (10 to 12)" in text
     assert "1,500 (1,000 to 2,000)" in text
@@ -223,16 +225,16 @@ UNSEEN = (
 def test_a_plan_is_within_a_quarter_of_what_the_run_then_counts(notebook, tmp_path, monkeypatch):
     """The smallest model and the sample, of which the plan knows nothing, answered from stored replies."""
     monkeypatch.setattr(plan, "FOLDER", tmp_path / "plan")
-    planned = plan.plan([notebook], "smoke")
-    amount = sum((item.amount for item in planned), plan.Amount())
-    counted = _run_from_stored_replies(notebook)
+    rows = plan.plan([notebook], "smoke")
+    amount = sum((item.amount for item in rows), plan.Amount())
+    tokens_used = _run_from_stored_replies(notebook)
     for name, value in {
         "requests": amount.requests,
         "prompt": amount.prompt_tokens,
     }.items():
-        assert value == pytest.approx(counted[name], rel=0.25), f"{name} of {planned}"
+        assert value == pytest.approx(tokens_used[name], rel=0.25), f"{name} of {rows}"
     in_and_out = amount.prompt_tokens + amount.answer_tokens
-    assert in_and_out == pytest.approx(counted["prompt"] + counted["generated"], rel=0.25)
+    assert in_and_out == pytest.approx(tokens_used["prompt"] + tokens_used["generated"], rel=0.25)
 
 
 def _run_from_stored_replies(notebook: str) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def test_no_value_is_stated_that_the_printed_number_says() -> None:
 def _is_said(number: dict[str, str]) -> bool:
     """Whether the printed number alone gives the value."""
     try:
-        read = printed_numbers.parse(number["printed"], number["unit"])
+        value = printed_numbers.parse(number["printed"], number["unit"])
     except ValueError:
         return False
-    return read == float(number["value"])
+    return value == float(number["value"])

@@ -69,8 +69,8 @@ def faults_of(number: Number) -> Iterator[str]:
     if tolerance is None or tolerance <= 0:
         yield f"{number.id}: the tolerance is {tolerance}"
         return
-    shown = re.search(r"\d[\d,.]*", number.show(number.value))
-    if shown is None or shown[0] not in number.printed:
+    match = re.search(r"\d[\d,.]*", number.show(number.value))
+    if match is None or match[0] not in number.printed:
         yield f"{number.id}: {number.value} is not what {number.printed!r} says"
     # the next number that could have been printed is beyond the tolerance
     if number.show(number.value + 2 * tolerance) == number.show(number.value):
@@ -133,8 +133,8 @@ def test_the_recovery_in_the_text_follows_from_table_5(arm):
 
 
 def test_the_benchmark_is_ten_and_ten_for_each_drug():
-    each = value("text", "positives_per_drug") + value("text", "negatives_per_drug")
-    assert value("text", "drugs") * each == value("text", "pairs")
+    n_per_drug = value("text", "positives_per_drug") + value("text", "negatives_per_drug")
+    assert value("text", "drugs") * n_per_drug == value("text", "pairs")
     assert {n.n for n in SIDE_EFFECTS.values() if n.table in ("Table 1", "Table 2", "Table 3")} == {
         value("text", "pairs")
     }
@@ -166,34 +166,36 @@ def test_a_claim_that_no_notebook_decides_says_why():
 def test_kept_records_are_on_real_data_and_know_every_id():
     faults = []
     for path in RECORDS:
-        kept = records.load(path)
-        printed = published.published(kept.paper)
-        unknown = {entry.id for entry in (*kept.values, *kept.reasons)}
+        stored_record = records.load(path)
+        printed = published.published(stored_record.paper)
+        unknown = {entry.id for entry in (*stored_record.values, *stored_record.reasons)}
         unknown -= {number.id for number in printed.numbers}
-        unknown |= {finding.id for finding in kept.claims} - {claim.id for claim in printed.claims}
-        faults += [f"{path.stem} is on the sample"] if kept.sample else []
+        unknown |= {finding.id for finding in stored_record.claims} - {
+            claim.id for claim in printed.claims
+        }
+        faults += [f"{path.stem} is on the sample"] if stored_record.sample else []
         faults += [f"{path.stem} has the unknown {id}" for id in sorted(unknown)]
     assert RECORDS
     assert faults == []
 
 
 def test_kept_runs_read_the_data_that_the_registry_lists_them_for():
-    made = "clinical_notes/synthetic_charts"  # by the notebook itself, from a seed
+    generated = "clinical_notes/synthetic_charts"  # by the notebook itself, from a seed
     faults = []
     for path in RECORDS:
-        kept = records.load(path)
+        stored_record = records.load(path)
         entries = registry.registry().items()
-        read = {used.name for used in kept.provenance.data}
+        names = {data_set.name for data_set in stored_record.provenance.data}
         # the reference may lack a file that is known by git's digest alone
         listed = {
             name
             for name, entry in entries
-            if kept.notebook in entry.readers and (not entry.blob or name in read)
+            if stored_record.notebook in entry.readers and (not entry.blob or name in names)
         }
         faults += [
             f"{path.stem}: {name}"
-            for name in sorted(listed ^ read)
-            if name != made and not name.startswith("models/")
+            for name in sorted(listed ^ names)
+            if name != generated and not name.startswith("models/")
         ]
     assert faults == [], "listed without being read, or read without being listed"
 
@@ -201,14 +203,14 @@ def test_kept_runs_read_the_data_that_the_registry_lists_them_for():
 def test_no_stand_in_contradicts_a_paper_and_each_contradiction_has_a_caveat():
     contradicted = 0
     for path in sorted(RESULTS.glob("*/*.json")):
-        kept = records.load(path)
-        claims = {claim.id: claim for claim in published.published(kept.paper).claims}
-        for found in kept.claims if kept.paper != "across_papers" else ():
-            if found.verdict == "differs":
+        stored_record = records.load(path)
+        claims = {claim.id: claim for claim in published.published(stored_record.paper).claims}
+        for finding in stored_record.claims if stored_record.paper != "across_papers" else ():
+            if finding.verdict == "differs":
                 contradicted += 1
-                assert found.kind in ("rescored", "printed"), "no model here is a paper's"
-                assert claims[found.id].note, f"{found.id}: what would its author want to read?"
-                assert found.reason is None
+                assert finding.kind in ("rescored", "printed"), "no model here is a paper's"
+                assert claims[finding.id].note, f"{finding.id}: what would its author want to read?"
+                assert finding.reason is None
     assert contradicted
 
 
@@ -243,8 +245,8 @@ def test_every_notebook_names_a_paper_of_the_book():
 
 
 def test_a_contradiction_names_numbers_that_are_there():
-    says = [{"where": "a", "what": "b"}] * 2
-    entry = {"id": "toy.contradiction.one", "about": "x", "says": says, "numbers": ["toy.no.id"]}
+    places = [{"where": "a", "what": "b"}] * 2
+    entry = {"id": "toy.contradiction.one", "about": "x", "says": places, "numbers": ["toy.no.id"]}
     toy = {"paper": "toy", "title": "Toy", "numbers": [], "claims": [], "contradictions": [entry]}
     with pytest.raises(ValueError, match=r"toy\.no\.id"):
         published.Published.model_validate(toy)

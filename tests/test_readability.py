@@ -211,8 +211,8 @@ def told(one, two, three, four):
 
 def test_what_is_hard_to_read_is_found() -> None:
     """Each limit finds the code that exceeds it."""
-    found = {problem for _, problem in check(ast.parse(HARD_TO_READ), shared=True)}
-    assert found == {
+    problems = {problem for _, problem in check(ast.parse(HARD_TO_READ), shared=True)}
+    assert problems == {
         "the name 'told' does not say what it is",
         "the name 'one' does not say what it is",
         "the name 'kept' does not say what it is",

@@ -108,8 +108,8 @@ def test_an_unknown_paper_names_those_there_are():
 
 
 def test_a_value_is_shown_the_way_it_is_printed():
-    shown = {number.id: number.show(number.value) for number in published.published("toy").numbers}
-    assert shown == {
+    texts = {number.id: number.show(number.value) for number in published.published("toy").numbers}
+    assert texts == {
         ACCURACY: "62.90%",
         F1: "0.858",
         LATENCY: "82.44 s",
@@ -194,25 +194,25 @@ def test_a_record_comes_back_as_it_was_saved():
     path = run.save()
     assert path == records.RECORDS / "laptop" / "01_toy.json"
 
-    back = records.load(path)
-    assert (back.notebook, back.paper, back.profile, back.sample) == (
+    reloaded = records.load(path)
+    assert (reloaded.notebook, reloaded.paper, reloaded.profile, reloaded.sample) == (
         "01_toy",
         "toy",
         "laptop",
         False,
     )
-    assert [(v.id, v.kind, v.value, v.n, v.low, v.unparsed) for v in back.values] == [
+    assert [(v.id, v.kind, v.value, v.n, v.low, v.unparsed) for v in reloaded.values] == [
         (F1, "rescored", 0.8583, 19520, 0.852, 2),
         (LATENCY, "rescored", 82.4444, 121, None, 0),
         (ACCURACY, "rerun", 0.6, 400, proportion(240, 400).low, 3),
     ]
-    assert [(r.id, r.kind, r.status, r.why) for r in back.reasons] == [
+    assert [(r.id, r.kind, r.status, r.why) for r in reloaded.reasons] == [
         (F1, "rerun", "not run", "no time")
     ]
-    assert back.claims[0].test == "McNemar."
-    made = back.provenance
-    assert made.parameters == {"pairs": 400, "arms": ["format_a", "graphrag"]}
-    assert made.tokens == {
+    assert reloaded.claims[0].test == "McNemar."
+    origin = reloaded.provenance
+    assert origin.parameters == {"pairs": 400, "arms": ["format_a", "graphrag"]}
+    assert origin.tokens == {
         "prompt": 150,
         "generated": 3,
         "requests": 2,
@@ -220,11 +220,11 @@ def test_a_record_comes_back_as_it_was_saved():
         "checked": 0,
         "same": 0,
     }
-    assert made.timings[0].counts == {"requests": 1, "kept_seconds": 0}
-    assert (back.asking_seconds, back.took) == (15.0, back.seconds + 2.5)
-    assert made.data[0].source == "https://example.org/released.json"
-    assert [model.sha256 for model in made.models] == ["1" * 64, None]
-    assert made.packages["pydantic"]
+    assert origin.timings[0].counts == {"requests": 1, "kept_seconds": 0}
+    assert (reloaded.asking_seconds, reloaded.took) == (15.0, reloaded.seconds + 2.5)
+    assert origin.data[0].source == "https://example.org/released.json"
+    assert [model.sha256 for model in origin.models] == ["1" * 64, None]
+    assert origin.packages["pydantic"]
     assert json.loads(path.read_text())["schema"] == 1
 
 
@@ -232,8 +232,8 @@ def test_a_record_comes_back_as_it_was_saved():
 def test_any_score_survives_the_file(value, n, note):
     run = start()
     run.rerun(ACCURACY, Score(value, n, value, value), model=QWEN, note=note)
-    back = records.load(run.save())
-    assert (back.values[0].value, back.values[0].n) == (value, n)
+    reloaded = records.load(run.save())
+    assert (reloaded.values[0].value, reloaded.values[0].n) == (value, n)
 
 
 def test_reporting_again_replaces_what_was_there():
@@ -242,9 +242,9 @@ def test_reporting_again_replaces_what_was_there():
     run.rerun(ACCURACY, 0.5, model=QWEN)
     run.rerun(ACCURACY, 0.6, model=QWEN)
     run.cannot_run(F1, "no labels")
-    back = records.load(run.save())
-    assert [(v.id, v.value) for v in back.values] == [(ACCURACY, 0.6)]
-    assert [(r.id, r.status) for r in back.reasons] == [(F1, "cannot be run")]
+    reloaded = records.load(run.save())
+    assert [(v.id, v.value) for v in reloaded.values] == [(ACCURACY, 0.6)]
+    assert [(r.id, r.status) for r in reloaded.reasons] == [(F1, "cannot be run")]
 
 
 def test_a_full_disk_leaves_the_old_record_and_no_half_of_a_new_one(monkeypatch):
@@ -261,7 +261,7 @@ def test_a_full_disk_leaves_the_old_record_and_no_half_of_a_new_one(monkeypatch)
         run.save()
     assert "was not written" in error.value.__notes__[0]
     assert path.read_bytes() == before
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 @pytest.mark.parametrize(
@@ -342,10 +342,10 @@ def test_a_record_names_no_user_host_path_or_secret(monkeypatch):
     user, host = getpass.getuser(), platform.node()
     assert f"/{user}" not in text
     assert host not in text
-    back = json.loads(text)
-    assert back["provenance"]["parameters"]["max_tokens"] == 8
-    assert back["provenance"]["data"][0]["source"].startswith("data/raw/x.json")
-    assert back["values"][0]["note"] == "read (path) and (path) YES/NO, 3/4"
+    content = json.loads(text)
+    assert content["provenance"]["parameters"]["max_tokens"] == 8
+    assert content["provenance"]["data"][0]["source"].startswith("data/raw/x.json")
+    assert content["values"][0]["note"] == "read (path) and (path) YES/NO, 3/4"
 
 
 def test_provenance_gives_the_commit_of_the_code_and_does_without_git(monkeypatch):
@@ -355,10 +355,10 @@ def test_provenance_gives_the_commit_of_the_code_and_does_without_git(monkeypatc
         text=True,
         check=False,
     ).stdout.strip()
-    here = provenance.machine()
-    assert (here["commit"] or "") == commit
-    assert (here["dirty"] is None) == (here["commit"] is None)
-    assert here["cores"] >= 1
+    this_machine = provenance.machine()
+    assert (this_machine["commit"] or "") == commit
+    assert (this_machine["dirty"] is None) == (this_machine["commit"] is None)
+    assert this_machine["cores"] >= 1
     monkeypatch.setenv("PATH", "")
     without = provenance.machine()
     assert (without["commit"], without["dirty"]) == (None, None)
@@ -627,7 +627,7 @@ def rerun(id: str, score: Score | float, model: str = QWEN):
 
 
 @pytest.mark.parametrize(
-    ("now", "then", "moved"),
+    ("value", "reference", "has_drift"),
     [
         (rerun(ACCURACY, 0.61), rerun(ACCURACY, 0.6), False),  # the floor of 0.01
         (rerun(ACCURACY, 0.611), rerun(ACCURACY, 0.6), True),
@@ -651,8 +651,8 @@ def rerun(id: str, score: Score | float, model: str = QWEN):
         (rerun(ACCURACY, 0.6), lambda run: None, False),
     ],
 )
-def test_drift_is_a_number_that_left_the_reference(now, then, moved):
-    assert bool(drifts(now, then)) == moved
+def test_drift_is_a_number_that_left_the_reference(value, reference, has_drift):
+    assert bool(drifts(value, reference)) == has_drift
 
 
 def test_sample_runs_do_not_drift():
@@ -723,8 +723,8 @@ def test_data_that_a_run_makes_itself_is_nobodys_own_and_its_rows_and_requests_a
     run = start()
     run.generated_data("toy/charts", "0" * 64, "SYNTHETIC charts, seed 1")
     run.count_requests(Usage(keys={"k": "step"}))
-    one = answers.Answer("a", "u", "u", measures={"m": (1.0, 1.0)})
-    path = run.save(outcomes=Outcomes([one], labels={"a": "The first", "b": "No answers"}))
+    row = answers.Answer("a", "u", "u", measures={"m": (1.0, 1.0)})
+    path = run.save(outcomes=Outcomes([row], labels={"a": "The first", "b": "No answers"}))
     assert records.load(path).synthetic
     assert records.load(path).arms == {"a": "The first"}
     assert len(answers.read(tmp_path / "answers" / "laptop" / "01_toy")) == 1
@@ -742,8 +742,8 @@ def test_another_model_adds_a_column_and_a_claim_is_decided_within_its_scope(mon
     own.claim(CLAIM, "not tested", "Another model answered.", reason="another model")
     keep(own)
     before = board().loc[ACCURACY]
-    with monkeypatch.context() as chosen:
-        chosen.setenv("LLM_MODEL", QWEN)
+    with monkeypatch.context() as patch:
+        patch.setenv("LLM_MODEL", QWEN)
         settings.cache_clear()
         other = start(llm_model=QWEN)
         other.rerun(ACCURACY, proportion(244, 400), model=QWEN)
@@ -753,12 +753,16 @@ def test_another_model_adds_a_column_and_a_claim_is_decided_within_its_scope(mon
             "the reference has a column beside it"
         )
     settings.cache_clear()
-    now = board().loc[ACCURACY]
-    assert (now["reference"], now["shown"], now["rerun_verdict"]) == (0.75, "reference", "not run")
-    assert all(str(now[name]) == str(before[name]) for name in before.index), (
+    line = board().loc[ACCURACY]
+    assert (line["reference"], line["shown"], line["rerun_verdict"]) == (
+        0.75,
+        "reference",
+        "not run",
+    )
+    assert all(str(line[name]) == str(before[name]) for name in before.index), (
         "what was there is not replaced"
     )
-    assert (now[f"rerun by {QWEN}"], now[f"rerun by {QWEN}_verdict"]) == (0.61, "matches")
+    assert (line[f"rerun by {QWEN}"], line[f"rerun by {QWEN}_verdict"]) == (0.61, "matches")
     claim = scoreboard.ledger("toy", "laptop").iloc[0]
     assert (claim["reference_reason"], claim["verdict"], claim["shown"]) == (
         "another model",

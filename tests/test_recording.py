@@ -56,9 +56,9 @@ def test_a_fresh_store_finds_every_reply_of_a_recorded_run(run, tmp_path):
         r.key: r for r in (row("a"), row("b", weights=ADAPTED), row("elsewhere"))
     }
     assert [path.name for path in (tmp_path / "adapters").iterdir()] == ["mine"]
-    written = (tmp_path / "released" / "smoke" / "01_one.parquet").read_bytes()
+    content = (tmp_path / "released" / "smoke" / "01_one.parquet").read_bytes()
     recording.record_replies("smoke")
-    assert (tmp_path / "released" / "smoke" / "01_one.parquet").read_bytes() == written
+    assert (tmp_path / "released" / "smoke" / "01_one.parquet").read_bytes() == content
 
 
 def test_the_times_of_single_questions_are_recorded_and_found_without_a_server(run, tmp_path):
@@ -69,8 +69,8 @@ def test_the_times_of_single_questions_are_recorded_and_found_without_a_server(r
     answers.write(built, rows, licence="CC0-1.0")
     recording.record_replies("smoke")
     shutil.rmtree(built)
-    (found,) = answers.read(answers.timed("01_one", "smoke")).to_dict("records")
-    assert (found["repeat"], found["measures"]) == (1, {"seconds": (0.5, 1.0)})
+    (timed_row,) = answers.read(answers.timed("01_one", "smoke")).to_dict("records")
+    assert (timed_row["repeat"], timed_row["measures"]) == (1, {"seconds": (0.5, 1.0)})
 
 
 def test_a_reply_that_the_repository_has_is_not_recorded_twice(run, tmp_path):

@@ -74,9 +74,9 @@ def make(tmp_path) -> Make:
     ],
 )
 def test_a_run_says_what_it_replayed_and_what_was_equal_again(make, replies, searches, text):
-    found = make(replies, searches)
-    assert replayed_sentences([found]) == text
-    assert pieces.run_line(found).endswith(text.removesuffix("."))
+    stored_record = make(replies, searches)
+    assert replayed_sentences([stored_record]) == text
+    assert pieces.run_line(stored_record).endswith(text.removesuffix("."))
 
 
 def test_the_book_adds_up_its_runs(make):

@@ -26,8 +26,8 @@ from resources.settings import run_command_line
 WEIGHTS = "ab" * 32 + ":bf16"
 
 
-def columns_of(stored: Row) -> dict[str, Any]:
-    return dict(zip(COLUMNS, dataclasses.astuple(stored), strict=True))
+def columns_of(request: Row) -> dict[str, Any]:
+    return dict(zip(COLUMNS, dataclasses.astuple(request), strict=True))
 
 
 def sql(store: Store, statement: str, values: Sequence[Any] = ()) -> None:
@@ -92,8 +92,8 @@ def test_all_that_decides_a_reply_decides_its_key():
 def test_what_is_put_is_found_again_by_another_process_of_the_store(tmp_path):
     rows = [row(str(i)) for i in range(1200)]
     Store(tmp_path).add(rows)
-    found = Store(tmp_path).get(r.key for r in rows)
-    assert found == {r.key: r for r in rows}
+    by_key = Store(tmp_path).get(r.key for r in rows)
+    assert by_key == {r.key: r for r in rows}
     assert len(Store(tmp_path).rows()) == 1200
 
 
@@ -114,23 +114,23 @@ def test_no_flipped_byte_makes_one_request_return_another_reply(tmp_path):
     db = tmp_path / "requests.sqlite"
     with sqlite3.connect(db) as open_db:
         open_db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    whole, rng = db.read_bytes(), random.Random(1)
+    content, rng = db.read_bytes(), random.Random(1)
     for _ in range(60):
-        damaged = bytearray(whole)
+        damaged = bytearray(content)
         for _ in range(5):
             damaged[rng.randrange(100, len(damaged))] ^= 1 << rng.randrange(8)
         folder = tmp_path / "damaged"
         folder.mkdir(exist_ok=True)
-        for left in folder.iterdir():
-            left.unlink()
+        for path in folder.iterdir():
+            path.unlink()
         (folder / db.name).write_bytes(bytes(damaged))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             store = Store(folder)
-            found = store.get(r.key for r in rows)
+            by_key = store.get(r.key for r in rows)
             store.add([row("another")])
             store.close()
-        assert all(found[r.key] == r for r in rows if r.key in found)
+        assert all(by_key[r.key] == r for r in rows if r.key in by_key)
 
 
 def test_a_row_under_another_key_is_asked_again_with_a_warning(tmp_path):
@@ -205,8 +205,8 @@ def test_a_full_disk_warns_once_and_the_run_goes_on(tmp_path):
     sql(store, "PRAGMA max_page_count = 12")
     big = [row(str(i), "x" * 5000) for i in range(30)]
     with pytest.warns(UserWarning, match=str(tmp_path)) as caught:
-        for one in big:
-            store.add([one])
+        for request in big:
+            store.add([request])
     assert len(caught) == 1
     assert 0 < len(store.get(r.key for r in big)) < 30
 
@@ -235,9 +235,9 @@ def test_a_store_of_an_older_version_is_read_and_written_on(tmp_path):
     db.close()
     new = dataclasses.replace(row("b"), served_sha256="cd" * 32, precision="gguf").sealed()
     Store(tmp_path).add([new])
-    found = Store(tmp_path).get()
-    assert found == {r.key: r for r in (row("a"), new)}
-    assert [found[r.key].source for r in (row("a"), new)] == ["vllm 1 (bf16)", "vllm 1 (gguf)"]
+    by_key = Store(tmp_path).get()
+    assert by_key == {r.key: r for r in (row("a"), new)}
+    assert [by_key[r.key].source for r in (row("a"), new)] == ["vllm 1 (bf16)", "vllm 1 (gguf)"]
 
 
 def test_a_file_of_an_older_version_is_read_and_every_later_column_is_checked(tmp_path):
@@ -267,8 +267,8 @@ def test_the_same_rows_give_the_same_bytes_in_any_order(tmp_path):
 def test_prompts_can_be_left_out_and_the_rows_are_still_found_by_who_has_them(tmp_path):
     write(tmp_path / "released" / "nb" / "step.parquet", [row("a licensed text")], prompts=False)
     assert b"licensed" not in (tmp_path / "released" / "nb" / "step.parquet").read_bytes()
-    found = Store(tmp_path / "store", tmp_path / "released").get([row("a licensed text").key])
-    assert found[row("a licensed text").key].reply == row("a licensed text").reply
+    by_key = Store(tmp_path / "store", tmp_path / "released").get([row("a licensed text").key])
+    assert by_key[row("a licensed text").key].reply == row("a licensed text").reply
 
 
 def test_declared_weights_stay_on_their_machine(tmp_path):
@@ -287,13 +287,13 @@ def test_a_store_takes_in_released_rows_once_and_again_when_they_change(tmp_path
 
 
 def test_stores_merge_and_refuse_another_reply_to_the_same_request(tmp_path):
-    mine, yours = Store(tmp_path / "mine"), Store(tmp_path / "yours")
-    mine.add([row("a")])
-    yours.add([row("a"), row("b")])
-    assert mine.merge(tmp_path / "yours") == 1
+    own, others = Store(tmp_path / "mine"), Store(tmp_path / "yours")
+    own.add([row("a")])
+    others.add([row("a"), row("b")])
+    assert own.merge(tmp_path / "yours") == 1
     write(tmp_path / "other.parquet", [row("b", "NO")])
     with pytest.raises(StoreError, match=r"other\.parquet answers 1 stored requests differently"):
-        mine.merge(tmp_path / "other.parquet")
+        own.merge(tmp_path / "other.parquet")
 
 
 def test_requests_travel_by_the_command_line(tmp_path, monkeypatch, capsys):

@@ -40,24 +40,24 @@ def outcomes(*, model: str = SMALL, source: str = "rerun", **arms: list[int]) ->
     )
 
 
-def found(rows: Outcomes, **rule: Any) -> decisions.Decision:
+def decide_rerun(rows: Outcomes, **rule: Any) -> decisions.Decision:
     return rules.evaluate(Rule(**rule), rows, "rerun", paper="side_effects")
 
 
-def here(rows: Outcomes, **rule: Any) -> decisions.Decision:
+def decide_here(rows: Outcomes, **rule: Any) -> decisions.Decision:
     return rules.evaluate_here(Rule(**rule), rows, paper="side_effects")
 
 
 def test_a_model_outside_the_scope_of_a_claim_answers_only_whether_it_holds_here():
     rows = outcomes(a=[1] * 40, b=[0] * 40)
-    assert found(rows, better="a", than="b").verdict == "agrees"
-    assert found(rows, better="a", than="b", scope=["1.5B", "gpt"]).verdict == "agrees"
+    assert decide_rerun(rows, better="a", than="b").verdict == "agrees"
+    assert decide_rerun(rows, better="a", than="b", scope=["1.5B", "gpt"]).verdict == "agrees"
     scoped: Any = {"better": "a", "than": "b", "scope": ["7B", "8B"]}
-    other = found(rows, **scoped)
+    other = decide_rerun(rows, **scoped)
     assert (other.verdict, other.reason) == ("not tested", "another model")
     assert SMALL in other.why
     assert not other.estimates, "a model outside the scope leaves no number with the verdict"
-    own = here(rows, **scoped)
+    own = decide_here(rows, **scoped)
     assert (own.verdict, own.models) == ("agrees", (SMALL,))
     (difference,) = own.estimates
     assert (difference.value, difference.n, difference.difference) == (1.0, 40, True)
@@ -77,31 +77,31 @@ def test_released_answers_are_of_the_papers_own_models():
     rule = Rule(better=("a",), than=("b",), scope=("GPT-4",), of=("rescored",))
     assert rules.evaluate(rule, rows, "rescored", paper="side_effects").verdict == "agrees"
     # but by a model that is not the paper's, if one scored them here
-    scored = rules.evaluate(
+    decision = rules.evaluate(
         rule, rows, "rescored", paper="side_effects", facts={"scored_by": [SMALL]}
     )
-    assert (scored.verdict, scored.reason) == ("not tested", "another model")
+    assert (decision.verdict, decision.reason) == ("not tested", "another model")
 
 
 def test_rows_of_models_within_the_scope_decide_beside_those_of_others():
     large = outcomes(model="Llama-3.3-70B", a=[1] * 40, b=[0] * 40)
     small = outcomes(model=SMALL, c=[1] * 40)
     rule: Any = {"better": "a", "than": "b", "scope": ["70B"]}
-    decision = found(large.concat(small), **rule)
+    decision = decide_rerun(large.concat(small), **rule)
     assert (decision.verdict, decision.models) == ("agrees", ("Llama-3.3-70B",))
 
 
 def test_a_judge_is_no_answering_model():
     rows = outcomes(model="Llama-3.3-70B", a=[1] * 40, b=[0] * 40)
-    judged = outcomes(model="GPT-4.1-mini", judge=[1] * 40)
-    judged.frame["of"] = "a"
+    judge_rows = outcomes(model="GPT-4.1-mini", judge=[1] * 40)
+    judge_rows.frame["of"] = "a"
     rule: Any = {"better": "a", "than": "b", "scope": ["Llama-3.3"]}
-    assert found(rows.concat(judged), **rule).verdict == "agrees"
-    assert found(rows.concat(judged), **rule, judges=["GPT-4.1"]).verdict == "agrees"
-    other = found(rows.concat(judged), **rule, judges=["Claude"])
+    assert decide_rerun(rows.concat(judge_rows), **rule).verdict == "agrees"
+    assert decide_rerun(rows.concat(judge_rows), **rule, judges=["GPT-4.1"]).verdict == "agrees"
+    other = decide_rerun(rows.concat(judge_rows), **rule, judges=["Claude"])
     assert (other.verdict, other.reason) == ("not tested", "another model")
     assert "GPT-4.1-mini" in other.why
-    assert here(rows.concat(judged), **rule, judges=["Claude"]).verdict == "agrees"
+    assert decide_here(rows.concat(judge_rows), **rule, judges=["Claude"]).verdict == "agrees"
 
 
 def test_the_first_rule_with_answers_decides_and_some_are_asked_here_alone():
@@ -110,11 +110,11 @@ def test_the_first_rule_with_answers_decides_and_some_are_asked_here_alone():
         {"better": "tuned", "than": "plain", "scope": ["Llama"]},
         {"better": "prompted", "than": "none", "here_only": True},
     ]
-    decision = found(rows, first_of=parts)
+    decision = decide_rerun(rows, first_of=parts)
     assert (decision.verdict, decision.reason) == ("not tested", "another system")
-    assert here(rows, first_of=parts).verdict == "differs", "the first has answers here"
+    assert decide_here(rows, first_of=parts).verdict == "differs", "the first has answers here"
     prompted = rows.where(arm=["prompted", "none"])
-    assert here(prompted, first_of=parts).verdict == "agrees"
+    assert decide_here(prompted, first_of=parts).verdict == "agrees"
 
 
 def test_what_is_published_and_was_not_fetched_is_the_reason():
@@ -164,7 +164,7 @@ def test_a_family_adjusts_p_and_decides_nothing():
 def test_rows_without_the_stratum_of_a_rule_answer_nothing(condition):
     """Released rows may have a stratum that new ones lack; a chapter goes on."""
     rows = outcomes(a=[1] * 40, b=[0] * 40)
-    decision = here(rows, better="a", than="b", **condition)
+    decision = decide_here(rows, better="a", than="b", **condition)
     assert (decision.verdict, decision.reason) == ("not tested", "no answers")
 
 
@@ -197,7 +197,7 @@ def test_a_difference_names_both_arms_and_a_forced_tie_stays_apart():
 
 def test_a_function_is_asked_here_only_if_it_reads_a_rerun():
     rule: Any = {"function": "benchmark_is_balanced", "words": "x", "of": ["rescored"]}
-    decision = here(outcomes(a=[1]), **rule)
+    decision = decide_here(outcomes(a=[1]), **rule)
     assert (decision.verdict, decision.reason) == ("not tested", "printed only")
 
 
@@ -209,9 +209,9 @@ def test_the_words_of_a_claim_can_ask_for_a_margin(n_better, margin, verdict):
     better = [1] * n_better + [0] * (40 - n_better)
     rows = outcomes(a=better * 5, b=[0] * 200)
     if margin:
-        assert found(rows, better="a", than="b", margin=margin).verdict == verdict
+        assert decide_rerun(rows, better="a", than="b", margin=margin).verdict == verdict
     else:
-        assert found(outcomes(a=better, b=[0] * 40), better="a", than="b").verdict == verdict
+        assert decide_rerun(outcomes(a=better, b=[0] * 40), better="a", than="b").verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_the_words_of_a_claim_can_ask_for_a_margin(n_better, margin, verdict):
 def test_equivalence_has_two_bounds(a, verdict):
     b = ([1, 0] * 200)[: len(a)]
     rows = outcomes(a=[*a[1:], a[0]], b=b) if verdict == "inconclusive" else outcomes(a=a, b=b)
-    assert found(rows, equivalent="a", than="b", margin=0.05).verdict == verdict
+    assert decide_rerun(rows, equivalent="a", than="b", margin=0.05).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -236,18 +236,18 @@ def test_whether_a_gain_depends_on_a_condition_is_an_interaction(inside, outside
     rows = outcomes(a=gains, b=base)
     rows.frame["task"] = ["in" if int(unit) < n else "out" for unit in rows.frame.unit]
     rule: Any = {"better": "a", "than": "b", "interaction": {"task": ["in", "out"]}}
-    decision = found(rows, **rule)
+    decision = decide_rerun(rows, **rule)
     assert decision.verdict == verdict
     (difference,) = decision.estimates
     assert math.isclose(difference.value, (inside - outside) / n)
     if verdict == "inconclusive":  # though each gain is significant on its own
         for task in ("in", "out"):
-            assert found(rows.where(task=task), better="a", than="b").verdict == "agrees"
+            assert decide_rerun(rows.where(task=task), better="a", than="b").verdict == "agrees"
 
 
 @pytest.mark.parametrize(("n", "verdict"), [(5, "not tested"), (6, "agrees")])
 def test_so_few_units_that_nothing_could_be_significant_are_too_few(n, verdict):
-    decision = found(outcomes(a=[1] * n, b=[0] * n), better="a", than="b")
+    decision = decide_rerun(outcomes(a=[1] * n, b=[0] * n), better="a", than="b")
     assert decision.verdict == verdict
     assert (decision.reason == "too few") == (verdict == "not tested")
 
@@ -257,7 +257,7 @@ def test_many_rows_of_few_clusters_are_too_few(rule):
     for clusters, verdict in ((5, "not tested"), (100, "agrees")):
         rows = outcomes(a=[1] * 400, b=[1] * 400)
         rows.frame["cluster"] = [f"c{int(unit) % clusters}" for unit in rows.frame.unit]
-        assert found(rows, **rule).verdict == verdict
+        assert decide_rerun(rows, **rule).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -275,19 +275,19 @@ def test_a_model_is_of_a_claims_scope_by_its_whole_name(model, same):
 
 
 def test_one_of_many_parts_refutes_only_at_bonferronis_level():
-    one = [1] * 21 + [0] * 29
-    assert found(outcomes(a=one), above="a", bound=0.56).verdict == "differs"
+    scores = [1] * 21 + [0] * 29
+    assert decide_rerun(outcomes(a=scores), above="a", bound=0.56).verdict == "differs"
     names = list("abcdefgh")
-    arms: dict[str, Any] = {name: one if name == "a" else [1] * 50 for name in names}
+    arms: dict[str, Any] = {name: scores if name == "a" else [1] * 50 for name in names}
     rows = outcomes(**arms)
     parts = tuple(Rule(above=name, bound=0.56) for name in names)
-    assert found(rows, all_of=parts).verdict == "inconclusive"
+    assert decide_rerun(rows, all_of=parts).verdict == "inconclusive"
 
 
 def test_an_undecided_claim_names_the_units_that_would_decide_it():
     rng = np.random.default_rng(0)
     first, second = ([int(x < p) for x in rng.random(60)] for p in (0.62, 0.5))
-    decision = found(outcomes(a=first, b=second), better="a", than="b")
+    decision = decide_rerun(outcomes(a=first, b=second), better="a", than="b")
     assert decision.verdict == "inconclusive"
     assert decision.needed
 
@@ -295,9 +295,9 @@ def test_an_undecided_claim_names_the_units_that_would_decide_it():
 def test_the_units_needed_give_the_power_that_they_promise():
     rng = np.random.default_rng(1)
     true, bound = 0.62, 0.5
-    needed = decisions.required_units(proportion(31, 50), [bound])
-    assert needed is not None
-    scores = [proportion(int(rng.binomial(needed, true)), needed) for _ in range(400)]
+    n_units = decisions.required_units(proportion(31, 50), [bound])
+    assert n_units is not None
+    scores = [proportion(int(rng.binomial(n_units, true)), n_units) for _ in range(400)]
     assert 0.7 < np.mean([decisions.above(score, bound) == "agrees" for score in scores]) < 0.95
 
 
@@ -319,7 +319,7 @@ def test_bonferronis_interval_of_a_mean_is_the_normal_one():
 
 
 def test_a_rule_about_a_measure_that_no_answer_has_tests_nothing():
-    decision = found(outcomes(a=[1] * 40), above="a", bound=0.5, measure="cites")
+    decision = decide_rerun(outcomes(a=[1] * 40), above="a", bound=0.5, measure="cites")
     assert (decision.verdict, decision.reason) == ("not tested", "no answers")
 
 
@@ -360,9 +360,9 @@ def test_above_and_below_never_both_hold(low, width, bound):
 
 @given(st.lists(st.sampled_from(TESTED), min_size=1))
 def test_one_part_refuted_refutes_the_claim(parts):
-    found = decisions.all_of(parts)
-    assert (found == "differs") == ("differs" in parts)
-    assert (found == "agrees") == all(part == "agrees" for part in parts)
+    verdict = decisions.all_of(parts)
+    assert (verdict == "differs") == ("differs" in parts)
+    assert (verdict == "agrees") == all(part == "agrees" for part in parts)
     with pytest.raises(ValueError, match="at least one part"):
         decisions.all_of([])
 

@@ -118,23 +118,23 @@ def test_no_run_of_this_machine_has_left_the_kept_reference():
     """A number that moved beyond its tolerance fails the tests, and is named."""
     check = [sys.executable, "-m", "publish.scoreboard", "--check", "--profile", "laptop"]
     environment = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(NOTEBOOKS.parent / "src")}
-    done = subprocess.run(check, capture_output=True, text=True, env=environment, check=False)
-    if done.returncode == 2:
-        pytest.skip(done.stdout.strip().splitlines()[-1])
-    assert done.returncode == 0, done.stdout
+    process = subprocess.run(check, capture_output=True, text=True, env=environment, check=False)
+    if process.returncode == 2:
+        pytest.skip(process.stdout.strip().splitlines()[-1])
+    assert process.returncode == 0, process.stdout
 
 
 def test_a_helper_used_through_another_is_a_dependency(tmp_path):
-    used = dependencies.used_modules(NOTEBOOKS / "01_side_effects_forward.ipynb")
+    modules = dependencies.used_modules(NOTEBOOKS / "01_side_effects_forward.ipynb")
     through = {
         "helpers.llm",
         *(f"resources.{name}" for name in ("services", "engines", "settings")),
     }
-    assert {"papers.side_effects.forward", *through} <= set(used)
-    assert "publish.book" not in used
+    assert {"papers.side_effects.forward", *through} <= set(modules)
+    assert "publish.book" not in modules
     assert not {
         name
-        for name in used
+        for name in modules
         if name.startswith(("papers.clinical_notes", "papers.drug_interactions"))
     }
 
@@ -150,13 +150,13 @@ def test_a_script_that_a_helper_runs_is_a_dependency():
 
 
 def test_a_data_file_that_a_helper_names_is_a_dependency():
-    needed = dependencies.digests(NOTEBOOKS / "03_side_effects_misspelling.ipynb")
-    assert "data/other_names.yml" in needed
+    files = dependencies.digests(NOTEBOOKS / "03_side_effects_misspelling.ipynb")
+    assert "data/other_names.yml" in files
     assert "data/other_names.yml" not in dependencies.digests(
         NOTEBOOKS / "02_side_effects_reverse.ipynb"
     )
-    assert "data/registry.yml" not in needed  # of which only the entries that it reads matter
-    assert all((NOTEBOOKS.parent / path).is_file() for path in needed)
+    assert "data/registry.yml" not in files  # of which only the entries that it reads matter
+    assert all((NOTEBOOKS.parent / path).is_file() for path in files)
 
 
 def test_a_reference_keeps_what_was_saved_beside_the_record(tmp_path, monkeypatch):
@@ -222,24 +222,24 @@ def test_a_run_whose_record_is_missing_or_was_set_aside_is_not_kept_and_said(
     assert reference.keep_reference("laptop") == 0
     assert [path.name for path in (tmp_path / "RESULTS" / "laptop").iterdir()] == ["01_x.json"]
     assert [path.name for path in (tmp_path / "REFERENCE").iterdir()] == ["01_x.ipynb"]
-    said = capsys.readouterr().err
-    assert "02_x: not kept" in said
-    assert "03_x: not kept" in said
+    output = capsys.readouterr().err
+    assert "02_x: not kept" in output
+    assert "03_x: not kept" in output
 
 
 @pytest.mark.parametrize(
-    ("profile", "said"),
+    ("profile", "message"),
     [
         ({"defaults": {"sise": 2}}, "Did you mean size"),
         ({"01_demo_first": {"sise": 2}}, "Did you mean size"),
         ({"01_demo_frist": {"size": 2}}, "Did you mean 01_demo_first"),
     ],
 )
-def test_a_misspelt_parameter_or_section_is_named(demo, run_in, profile, said):
+def test_a_misspelt_parameter_or_section_is_named(demo, run_in, profile, message):
     (demo / "notebooks" / "profiles" / "smoke.yml").write_text(yaml.safe_dump(profile))
-    done = run_in(sys.executable, "-m", "medrerun", "run", PROFILE="smoke")
-    assert done.returncode == 1
-    assert said in done.stderr
+    process = run_in(sys.executable, "-m", "medrerun", "run", PROFILE="smoke")
+    assert process.returncode == 1
+    assert message in process.stderr
 
 
 def test_the_time_left_is_the_reference_runs_at_this_machines_pace(tmp_path, monkeypatch):
@@ -270,10 +270,10 @@ def test_the_time_left_is_the_reference_runs_at_this_machines_pace(tmp_path, mon
 
 
 def test_an_unknown_profile_is_named(ready, run_in):
-    done = run_in("make", "PROFILE=huge", "notebooks")
-    assert done.returncode == 2
-    assert "PROFILE='huge'" in done.stderr
-    assert "'smoke'" in done.stderr
+    process = run_in("make", "PROFILE=huge", "notebooks")
+    assert process.returncode == 2
+    assert "PROFILE='huge'" in process.stderr
+    assert "'smoke'" in process.stderr
 
 
 def test_the_order_in_a_profile_changes_no_parameter(tmp_path, monkeypatch):
@@ -290,8 +290,8 @@ def test_the_order_in_a_profile_changes_no_parameter(tmp_path, monkeypatch):
 def test_a_notebook_without_parameters_cell_is_named(demo, run_in):
     path = demo / "notebooks" / "01_demo_first.ipynb"
     path.write_text(path.read_text().replace('"parameters"', '"other"'))
-    done = run_in(sys.executable, "-m", "medrerun", "run", PROFILE="smoke")
-    assert "needs one cell tagged `parameters`" in done.stderr
+    process = run_in(sys.executable, "-m", "medrerun", "run", PROFILE="smoke")
+    assert "needs one cell tagged `parameters`" in process.stderr
 
 
 # -------------------------------------------------------------------------------------------------------------- make
@@ -317,9 +317,9 @@ def ready(demo: Path) -> Path:
 def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A demo whose notebooks have run, and what that said."""
     project = marked(with_demo(new_project(tmp_path_factory.mktemp("first") / "project")))
-    done = make(running_in(project), "notebooks")
-    assert done.returncode == 0, done.stderr
-    return project, done.stderr
+    process = make(running_in(project), "notebooks")
+    assert process.returncode == 0, process.stderr
+    return project, process.stderr
 
 
 @pytest.fixture
@@ -333,9 +333,9 @@ def ran(first: tuple[Path, str], ready: Path) -> Path:
 def test_notebooks_that_start_at_once_have_kernels_of_their_own(ready, run_in):
     """Sockets of two kernels in one folder took the same names: one never answered, or the two heard each other."""
     write_notebook(ready, "03_demo", "print('one of many')")
-    done = run_in("make", "PROFILE=smoke", "notebooks", "JOBS=3")
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("done in") == 3
+    process = run_in("make", "PROFILE=smoke", "notebooks", "JOBS=3")
+    assert process.returncode == 0, process.stderr
+    assert process.stderr.count("done in") == 3
     assert not [*ready.glob("*ipc*"), *(ready / "notebooks").glob("*ipc*")]
 
 
@@ -386,15 +386,15 @@ def test_a_notebook_that_fails_or_leaves_no_record_is_told_and_tried_again(ready
     )
     path = ready / "notebooks" / "02_demo_second.ipynb"
     path.write_text(path.read_text().replace("run.save()", "pass"))
-    done = make(run_in, "notebooks")
-    assert done.returncode != 0
-    assert "ValueError: planted fault" in done.stderr
-    assert "02_demo_second ended without a run record" in done.stderr  # the others still run
+    process = make(run_in, "notebooks")
+    assert process.returncode != 0
+    assert "ValueError: planted fault" in process.stderr
+    assert "02_demo_second ended without a run record" in process.stderr  # the others still run
     assert not executed(ready, "01_demo_first").exists()
     assert not executed(ready, "02_demo_second").exists()
-    kept = (ready / "_build/failed/smoke/01_demo_first.ipynb").read_text()
-    assert "computed" in kept
-    assert "planted fault" in kept
+    failed_notebook = (ready / "_build/failed/smoke/01_demo_first.ipynb").read_text()
+    assert "computed" in failed_notebook
+    assert "planted fault" in failed_notebook
 
     write_notebook(ready, "01_demo_first")
     assert make(run_in, "notebook", "NB=01_demo_first").returncode == 0
@@ -407,10 +407,12 @@ def test_two_makes_in_one_tree_execute_a_notebook_once(ready, run_in):
     once = "import time\nwith open('ran', 'a') as ran: print('once', file=ran)\ntime.sleep(4)"
     write_notebook(ready, "01_demo_first", once)
     with ThreadPoolExecutor(2) as at_once:
-        done = list(at_once.map(lambda _: make(run_in, "notebook", "NB=01_demo_first"), range(2)))
-    assert [d.returncode for d in done] == [0, 0], done
+        processes = list(
+            at_once.map(lambda _: make(run_in, "notebook", "NB=01_demo_first"), range(2))
+        )
+    assert [d.returncode for d in processes] == [0, 0], processes
     assert (ready / "ran").read_text() == "once\n"
-    assert sorted(d.stderr.count("waiting for it") for d in done) == [0, 1]
+    assert sorted(d.stderr.count("waiting for it") for d in processes) == [0, 1]
 
 
 def test_a_module_edited_while_its_notebook_runs_makes_the_result_stale(ready, run_in):
@@ -433,9 +435,9 @@ def test_a_run_whose_inputs_were_not_noted_runs_again(ran, run_in):
     notes = ran / "_build" / "inputs" / "smoke"
     (notes / "01_demo_first.json").unlink()
     (notes / "02_demo_second.json").write_text("[")
-    done = make(run_in, "notebooks")
+    process = make(run_in, "notebooks")
     for name in ("01_demo_first", "02_demo_second"):
-        assert f"{name}: done" in done.stderr
+        assert f"{name}: done" in process.stderr
 
 
 @pytest.mark.slow
@@ -468,9 +470,9 @@ def test_odd_surroundings_are_no_obstacle(ready, run_in, tmp_path):
     surroundings = {"LC_ALL": "POSIX", "CDPATH": ".:/tmp", "TMPDIR": str(temporary)}
     place = Path(shutil.move(ready, tmp_path / "prüjekt {b}"))
     run = running_in(place)
-    done = make(run, "notebook", "NB=01_demo_first", **surroundings)
-    assert done.returncode == 0, done.stderr
-    assert "done in" in done.stderr
+    process = make(run, "notebook", "NB=01_demo_first", **surroundings)
+    assert process.returncode == 0, process.stderr
+    assert "done in" in process.stderr
 
 
 @pytest.mark.slow
@@ -498,10 +500,10 @@ def test_too_few_open_files_are_told_in_a_line_and_too_low_a_limit_of_ones_own_i
     ready, run_in
 ):
     command = f"{sys.executable} -m medrerun run 01_demo_first"
-    few = run_in("bash", "-c", f"ulimit -n 64; {command}", PROFILE="smoke")
-    assert few.returncode == 1
-    assert few.stderr.startswith("A run needs 512 open files; the limit here is 64.")
-    assert few.stderr.count("\n") == 1
+    too_few = run_in("bash", "-c", f"ulimit -n 64; {command}", PROFILE="smoke")
+    assert too_few.returncode == 1
+    assert too_few.stderr.startswith("A run needs 512 open files; the limit here is 64.")
+    assert too_few.stderr.count("\n") == 1
     own = run_in("bash", "-c", f"ulimit -S -n 64; {command}", PROFILE="smoke")
     assert own.returncode == 0, own.stderr
     assert "cannot be opened" not in own.stderr
@@ -518,25 +520,25 @@ def wait_for(condition, seconds: float = 240) -> None:
 @pytest.mark.slow
 def test_who_waited_executes_what_has_changed_since(ran, run_in):
     with (
-        ThreadPoolExecutor(1) as beside,
+        ThreadPoolExecutor(1) as pool,
         FileLock(executed(ran, "01_demo_first").with_suffix(".lock")),
     ):
         write_notebook(ran, "01_demo_first", "print('edited')")
-        waiting = beside.submit(make, run_in, "notebook", "NB=01_demo_first")
+        second_run = pool.submit(make, run_in, "notebook", "NB=01_demo_first")
         time.sleep(5)
-        assert not waiting.done()
+        assert not second_run.done()
     # the lock is free, and nobody has executed what was edited
-    assert waiting.result().returncode == 0
+    assert second_run.result().returncode == 0
     assert "edited" in executed(ran, "01_demo_first").read_text()
 
 
 @pytest.mark.slow
 def test_a_killed_kernel_is_told_and_the_next_run_recovers(ready, run_in):
     write_notebook(ready, "01_demo_first", "print('before')", "import os\nos.kill(os.getpid(), 9)")
-    done = make(run_in, "notebook", "NB=01_demo_first")
-    assert done.returncode != 0
-    assert "Traceback" not in done.stderr
-    assert "memory" in done.stderr
+    process = make(run_in, "notebook", "NB=01_demo_first")
+    assert process.returncode != 0
+    assert "Traceback" not in process.stderr
+    assert "memory" in process.stderr
     assert "before" in (ready / "_build/failed/smoke/01_demo_first.ipynb").read_text()
     write_notebook(ready, "01_demo_first")
     assert make(run_in, "notebook", "NB=01_demo_first").returncode == 0
@@ -545,20 +547,20 @@ def test_a_killed_kernel_is_told_and_the_next_run_recovers(ready, run_in):
 @pytest.mark.slow
 def test_a_killed_notebook_process_is_told_and_others_go_on(ready, run_in):
     write_notebook(ready, "01_demo_first", "import os\nos.kill(os.getppid(), 9)")
-    done = make(run_in, "notebook", "NB=01_demo_first")
-    assert done.returncode != 0
-    assert "01_demo_first: its process was killed from outside" in done.stderr
-    assert "Run it again" in done.stderr
+    process = make(run_in, "notebook", "NB=01_demo_first")
+    assert process.returncode != 0
+    assert "01_demo_first: its process was killed from outside" in process.stderr
+    assert "Run it again" in process.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
 def test_a_full_disk_is_told_in_a_line(ready, run_in):
     write_notebook(ready, "01_demo_first", "with open('/dev/full', 'w') as full: full.write('x')")
-    done = make(run_in, "notebook", "NB=01_demo_first")
-    assert done.returncode != 0
-    assert "Traceback" not in done.stderr
-    assert "Free some space" in done.stderr
+    process = make(run_in, "notebook", "NB=01_demo_first")
+    assert process.returncode != 0
+    assert "Traceback" not in process.stderr
+    assert "Free some space" in process.stderr
 
 
 def test_a_damaged_run_is_told_and_made_anew(ran, run_in):
@@ -568,11 +570,11 @@ def test_a_damaged_run_is_told_and_made_anew(ran, run_in):
     ]
     for path in damaged:
         path.write_text(path.read_text()[:100])
-    done = make(run_in, "notebooks")
-    assert done.returncode == 0
+    process = make(run_in, "notebooks")
+    assert process.returncode == 0
     for path in damaged:
-        assert f"{path.name} is missing or damaged" in done.stderr
-        assert f"{path.stem}: done" in done.stderr
+        assert f"{path.name} is missing or damaged" in process.stderr
+        assert f"{path.stem}: done" in process.stderr
         assert json.loads(path.read_text())
     assert "done in" not in make(run_in, "notebooks").stderr
 
@@ -580,9 +582,9 @@ def test_a_damaged_run_is_told_and_made_anew(ran, run_in):
 def test_a_notebook_that_is_none_is_named(ready, run_in):
     path = ready / "notebooks" / "01_demo_first.ipynb"
     path.write_text(path.read_text()[:100])
-    done = make(run_in, "notebook", "NB=02_demo_second")
-    assert "01_demo_first.ipynb is no notebook" in done.stderr
-    assert "Traceback" not in done.stderr
+    process = make(run_in, "notebook", "NB=02_demo_second")
+    assert "01_demo_first.ipynb is no notebook" in process.stderr
+    assert "Traceback" not in process.stderr
 
 
 def test_a_record_counts_though_the_clock_was_set_back_meanwhile(ready, run_in):
@@ -590,8 +592,8 @@ def test_a_record_counts_though_the_clock_was_set_back_meanwhile(ready, run_in):
     path.write_text(
         path.read_text().replace("run.save()", "import os; os.utime(run.save(), (0, 0))")
     )
-    done = make(run_in, "notebook", "NB=01_demo_first")
-    assert done.returncode == 0, done.stderr
+    process = make(run_in, "notebook", "NB=01_demo_first")
+    assert process.returncode == 0, process.stderr
 
 
 def test_ctrl_c_between_two_looks_at_the_kernel_ends_the_wait_too():

@@ -25,7 +25,7 @@ def rows(name: str) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def known() -> dict[str, list[str]]:
+def knowledge() -> dict[str, list[str]]:
     return dict(yaml.safe_load((SAMPLE / "side_effects.yml").read_text(encoding="utf-8")))
 
 
@@ -36,23 +36,23 @@ def test_the_script_reproduces_the_committed_files(tmp_path: Path) -> None:
         assert path.read_bytes() == (SAMPLE / "side_effects" / path.name).read_bytes(), path.name
 
 
-def test_each_drug_has_ten_positive_and_ten_negative_pairs(known: dict[str, list[str]]) -> None:
+def test_each_drug_has_ten_positive_and_ten_negative_pairs(knowledge: dict[str, list[str]]) -> None:
     pairs = rows("evaluation_dataset")
     counts = Counter((row["drug"], row["label"]) for row in pairs)
-    assert counts == {(drug, label): 10 for drug in known for label in "01"}
+    assert counts == {(drug, label): 10 for drug in knowledge for label in "01"}
     assert len({(row["drug"], row["side_effect"]) for row in pairs}) == len(pairs)
 
 
-def test_labels_agree_with_the_knowledge(known: dict[str, list[str]]) -> None:
+def test_labels_agree_with_the_knowledge(knowledge: dict[str, list[str]]) -> None:
     for row in rows("evaluation_dataset"):
-        assert (row["side_effect"] in known[row["drug"]]) == (row["label"] == "1"), row
+        assert (row["side_effect"] in knowledge[row["drug"]]) == (row["label"] == "1"), row
         assert row["query"] == f"Is {row['side_effect']} an adverse effect of {row['drug']}?"
 
 
-def test_the_texts_list_the_knowledge(known: dict[str, list[str]]) -> None:
+def test_the_texts_list_the_knowledge(knowledge: dict[str, list[str]]) -> None:
     texts = {row["drug"]: row["text"] for row in rows("data_format_a")}
-    assert texts.keys() == known.keys() == {row["drug_name"] for row in rows("drug_names")}
-    for drug, effects in known.items():
+    assert texts.keys() == knowledge.keys() == {row["drug_name"] for row in rows("drug_names")}
+    for drug, effects in knowledge.items():
         assert len(set(effects)) == len(effects) >= 12
         assert texts[drug].endswith(f": {', '.join(effects)}")
 

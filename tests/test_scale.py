@@ -123,8 +123,8 @@ def test_a_task_of_the_array_runs_its_notebook_and_brings_everything_back(
         "TMPDIR": str(node),
         "PROFILE": "smoke",
     }
-    done = run_as(project, "bash", str(REPOSITORY / "slurm.sh"), **slurm)
-    assert done.returncode == 0, done.stderr
+    process = run_as(project, "bash", str(REPOSITORY / "slurm.sh"), **slurm)
+    assert process.returncode == 0, process.stderr
     build = project / "_build"
     saved = json.loads((build / "records" / "smoke" / "02_demo_second.json").read_text())
     assert saved["provenance"]["parameters"] == {"size": 2}
@@ -171,7 +171,7 @@ def test_an_array_of_two_leaves_records_replies_and_adapters_where_a_local_run_f
     command(tmp_path / "bin", "sbatch", SBATCH)
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
     script = str(REPOSITORY / "slurm.sh")
-    done = run_as(
+    process = run_as(
         project,
         "sbatch",
         "--array=1-2",
@@ -180,7 +180,7 @@ def test_an_array_of_two_leaves_records_replies_and_adapters_where_a_local_run_f
         PROFILE="smoke",
         TMPDIR=str(tmp_path / "node"),
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     records = sorted(
         path.stem for path in (project / "_build" / "records" / "smoke").glob("*.json")
     )
@@ -210,11 +210,13 @@ def task(project: Path, tmp_path: Path) -> Iterator[Callable[..., subprocess.Pop
             "SLURM_ARRAY_TASK_ID": "1",
             "TMPDIR": str(tmp_path / "node"),
         }
-        given = bare(**slurm, PROFILE="smoke", PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+        environment = bare(
+            **slurm, PROFILE="smoke", PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+        )
         # what is started where Ctrl-C is ignored ignores it too
         of_tests = signal.signal(signal.SIGINT, signal.default_int_handler)
         process = subprocess.Popen(
-            ["bash", str(tmp_path / "slurm.sh")], env=given, stderr=subprocess.PIPE, text=True
+            ["bash", str(tmp_path / "slurm.sh")], env=environment, stderr=subprocess.PIPE, text=True
         )
         signal.signal(signal.SIGINT, of_tests)
         started.append(process)
@@ -223,16 +225,16 @@ def task(project: Path, tmp_path: Path) -> Iterator[Callable[..., subprocess.Pop
     yield start
     for process in started:
         if process.poll() is None:
-            for left in psutil.Process(process.pid).children(recursive=True):
-                left.kill()
+            for child in psutil.Process(process.pid).children(recursive=True):
+                child.kill()
             process.kill()
 
 
 def wait_for(pattern: str, folder: Path) -> Path:
     deadline = time.monotonic() + 240
     while time.monotonic() < deadline:
-        if found := next(folder.glob(pattern), None):
-            return found
+        if path := next(folder.glob(pattern), None):
+            return path
         time.sleep(0.1)
     raise AssertionError(f"no {pattern} in {folder}")
 
@@ -258,8 +260,8 @@ def test_a_task_that_is_cut_short_ends_its_notebook_and_brings_its_answers_back(
     wait_for("*/data/derived/requests/answer", tmp_path / "node")
     began = time.monotonic()
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=400)
-    assert process.returncode == 143, said
+    _, errors = process.communicate(timeout=400)
+    assert process.returncode == 143, errors
     assert time.monotonic() - began < 300, "it did not wait for the notebook's own end"
     build = project / "_build"
     assert (project / TASKS / "smoke-01_demo_first" / "answer").read_text() == "kept"
@@ -271,13 +273,13 @@ def test_a_run_that_does_not_end_is_ended_and_its_answers_come_back(
     task: Callable[..., subprocess.Popen[str]], project: Path, tmp_path: Path
 ) -> None:
     write_notebook(project, "01_demo_first")
-    held = "trap '' INT TERM; touch $2/data/derived/requests/answer; sleep 600; sleep 600"
-    command(tmp_path / "bin", "make", held)
+    script = "trap '' INT TERM; touch $2/data/derived/requests/answer; sleep 600; sleep 600"
+    command(tmp_path / "bin", "make", script)
     process = task((REPOSITORY / "slurm.sh").read_text().replace("{1..120}", "{1..2}"))
     wait_for("*/data/derived/requests/answer", tmp_path / "node")
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=240)
-    assert process.returncode == 143, said
+    _, errors = process.communicate(timeout=240)
+    assert process.returncode == 143, errors
     assert (project / TASKS / "smoke-01_demo_first" / "answer").exists()
     assert not list((tmp_path / "node").iterdir())
 
@@ -290,14 +292,14 @@ def test_a_task_that_is_cut_short_before_its_run_began_ends_cleanly(
     process = task()
     wait_for("copying", tmp_path)
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=240)
+    _, errors = process.communicate(timeout=240)
     assert process.returncode == 143
-    assert said == ""
+    assert errors == ""
     assert not list((tmp_path / "node").iterdir())
 
 
 def test_a_task_without_a_notebook_says_so(project: Path) -> None:
     slurm = {"SLURM_SUBMIT_DIR": str(project), "SLURM_ARRAY_TASK_ID": "9"}
-    done = run_as(project, "bash", str(REPOSITORY / "slurm.sh"), **slurm)
-    assert done.returncode == 2
-    assert "no notebook number 9" in done.stderr
+    process = run_as(project, "bash", str(REPOSITORY / "slurm.sh"), **slurm)
+    assert process.returncode == 2
+    assert "no notebook number 9" in process.stderr

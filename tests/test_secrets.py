@@ -107,11 +107,11 @@ def test_a_known_secret_is_hidden_wherever_it_is(envelope: str) -> None:
 def test_an_address_that_no_setting_names_loses_its_user_and_password(
     scheme: str, login: str
 ) -> None:
-    shown = hide_secrets(
+    text = hide_secrets(
         f"tried {scheme}://{login}@host.example:7687/db?policy=eu&access_token=hunter2&X-Amz-Signature=hunter2"
     )
-    assert "hunter2" not in shown
-    assert f"{scheme}://host.example:7687/db?policy=eu&access_token=(hidden)" in shown
+    assert "hunter2" not in text
+    assert f"{scheme}://host.example:7687/db?policy=eu&access_token=(hidden)" in text
 
 
 @pytest.mark.parametrize(
@@ -148,13 +148,13 @@ def test_a_short_password_hides_no_part_of_a_word(monkeypatch: pytest.MonkeyPatc
 
 def errors() -> list[type[Exception]]:
     """Every error that a module outside the papers defines."""
-    found = {}
+    errors_by_name = {}
     # `launch` runs before anything is installed, and so does `env_file`, whose messages name lines
     # and hold no value; the errors of `llm` quote servers, and are hidden where a run is kept
     left_out = ("helpers.llm", "publish.launch", "resources.env_file")
     packages = (evaluation, helpers, publish, rag, resources)
     for module in chain(
-        *(pkgutil.walk_packages(of.__path__, f"{of.__name__}.") for of in packages)
+        *(pkgutil.walk_packages(package.__path__, f"{package.__name__}.") for package in packages)
     ):
         try:
             content = vars(importlib.import_module(module.name))
@@ -167,8 +167,8 @@ def errors() -> list[type[Exception]]:
                 and thing.__module__ == module.name
             )
             if own and module.name not in left_out:
-                found[f"{module.name}.{thing.__name__}"] = thing
-    return list(found.values())
+                errors_by_name[f"{module.name}.{thing.__name__}"] = thing
+    return list(errors_by_name.values())
 
 
 @pytest.mark.usefixtures("secrets")
@@ -215,10 +215,10 @@ def test_servers_that_do_not_answer_are_told_without_secrets(tmp_path: Path) -> 
         download(f"{SECRETS['DATA_MIRROR']}/file", 3, "0" * 64, tmp_path / "file.part")
     for caught in (llm, bolt, source):
         assert not leaked(f"{caught.value} {caught.value!r}")
-    told = json.dumps(doctor.findings())
-    assert not leaked(told)
-    assert f"bolt://{CLOSED}" in told
-    assert f"http://{CLOSED}/v1" in told
+    report = json.dumps(doctor.findings())
+    assert not leaked(report)
+    assert f"bolt://{CLOSED}" in report
+    assert f"http://{CLOSED}/v1" in report
 
 
 @pytest.mark.usefixtures("secrets")
@@ -235,15 +235,15 @@ def test_a_mirror_that_is_no_folder_is_told_without_its_password(
 @pytest.mark.usefixtures("secrets")
 def test_endpoints_and_launches_show_no_secret() -> None:
     uri, url = SECRETS["NEO4J_URI"], SECRETS["LLM_BASE_URL"]
-    shown = [
+    objects = [
         GraphEndpoint(
             uri, "u", "graph-word", "neo4j", "r", "reader-word", "neo4j", "", embedded=False
         ),
         LlmEndpoint(url, "model", "llm-key", "vllm", "", "", 0, 1),
         Launch("llm", ["run"], {"KEY": "llm-key"}, "http://x", {"api_key": "llm-key"}),
     ]
-    assert not leaked(repr(shown))
-    assert f"http://{CLOSED}/v1" in repr(shown)
+    assert not leaked(repr(objects))
+    assert f"http://{CLOSED}/v1" in repr(objects)
 
 
 @pytest.mark.usefixtures("secrets")
@@ -265,15 +265,15 @@ def test_a_terminal_does_not_obey_what_an_error_quotes() -> None:
 
 @pytest.mark.usefixtures("secrets")
 def test_a_record_keeps_no_secret(tmp_path: Path) -> None:
-    said = " and ".join((*SECRETS.values(), *WORDS))
+    all_secrets = " and ".join((*SECRETS.values(), *WORDS))
     run = record.start(
         notebook="01_x",
         paper="side_effects",
         profile="smoke",
-        parameters={"served": said, "api_key": "abc"},
+        parameters={"served": all_secrets, "api_key": "abc"},
     )
-    run.model(said, None, engine=said, version=said, role=said)
-    run.not_run("side_effects.table1.graphrag.f1", f"it says {said} \x1b[31m")
+    run.model(all_secrets, None, engine=all_secrets, version=all_secrets, role=all_secrets)
+    run.not_run("side_effects.table1.graphrag.f1", f"it says {all_secrets} \x1b[31m")
     text = run.save(tmp_path / "record.json").read_text(encoding="utf-8")
     assert not leaked(text)
     assert "\\u001b" not in text, "a terminal would obey it"
@@ -284,17 +284,17 @@ def test_a_record_keeps_no_secret(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("secrets")
 def test_pages_and_tables_show_no_secret_of_a_notebook_that_failed(tmp_path: Path) -> None:
     """The page on provenance quotes the error of a failed notebook, also of one that another version left behind."""
-    said = f"LLM_BASE_URL={SECRETS['LLM_BASE_URL']} failed"
-    error = {"output_type": "error", "ename": "ServiceError", "evalue": said, "traceback": []}
+    text = f"LLM_BASE_URL={SECRETS['LLM_BASE_URL']} failed"
+    error = {"output_type": "error", "ename": "ServiceError", "evalue": text, "traceback": []}
     cells: list[dict[str, Any]] = [{"cell_type": "markdown", "source": "# T", "metadata": {}}]
     cells.append({"cell_type": "code", "source": "", "metadata": {}, "outputs": [error]})
     path = tmp_path / "01_x.ipynb"
     path.write_text(json.dumps({"cells": cells}))
-    shown = pages.Pages([chapters.Chapter("01_x", "none", path, failed=path)]).runs()
-    assert "last run failed: ServiceError: LLM_BASE_URL=http://" in shown
-    assert not leaked(shown)
-    box = figures.prompt_box([{"role": "user", "content": said}], answer=said, caption=said)
-    assert not leaked(box.html + repr(box) + figures.inline(said))
+    page = pages.Pages([chapters.Chapter("01_x", "none", path, failed=path)]).runs()
+    assert "last run failed: ServiceError: LLM_BASE_URL=http://" in page
+    assert not leaked(page)
+    box = figures.prompt_box([{"role": "user", "content": text}], answer=text, caption=text)
+    assert not leaked(box.html + repr(box) + figures.inline(text))
 
 
 FAILS = """
@@ -328,21 +328,21 @@ def test_what_a_notebook_shows_and_how_it_fails_is_kept_and_told_without_secrets
         | {"MEDRAG_ROOT": str(project), "PYTHONPATH": str(project / "src"), "PROFILE": "smoke"}
     )
 
-    def said(notebook: str) -> str:
+    def run_output(notebook: str) -> str:
         command = [sys.executable, "-m", "publish.run", notebook]
-        done = subprocess.run(
+        process = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=300, check=False
         )
-        assert not leaked(done.stdout + done.stderr)
-        return done.stdout + done.stderr
+        assert not leaked(process.stdout + process.stderr)
+        return process.stdout + process.stderr
 
     for name, ending in ENDINGS.items():
-        fails = "RuntimeError: http://127.0.0.1:9/m" in said(name)
+        fails = "RuntimeError: http://127.0.0.1:9/m" in run_output(name)
         assert fails == ending.startswith("raise")
         [path] = (project / "_build").glob(f"*/smoke/{name}.ipynb")
-        kept = path.read_text(encoding="utf-8")
-        assert f"asked http://{CLOSED}/v1" in kept
-        assert not leaked(kept)
+        notebook_text = path.read_text(encoding="utf-8")
+        assert f"asked http://{CLOSED}/v1" in notebook_text
+        assert not leaked(notebook_text)
 
 
 @pytest.mark.usefixtures("secrets")

@@ -34,15 +34,15 @@ def _nothing_is_known_of_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "_changes", {})
 
 
-def client(running: LocalServer, folder: Path | None = None, **options: Any) -> LLM:
+def client(server: LocalServer, folder: Path | None = None, **options: Any) -> LLM:
     model = options.pop("model", "m")
-    endpoint = LlmEndpoint(running.url, model, "key", "openai", "", "", 0, 4)
+    endpoint = LlmEndpoint(server.url, model, "key", "openai", "", "", 0, 4)
     return LLM(endpoint, folder=folder, patience=options.pop("patience", QUICK), **options)
 
 
 def reply_to(answer: Answer, folder: Path | None = None, **options: Any) -> Reply:
-    with local_server(answer) as running:
-        return client(running, folder, **options).chat_many([SYSTEM], max_tokens=5)[0]
+    with local_server(answer) as server:
+        return client(server, folder, **options).chat_many([SYSTEM], max_tokens=5)[0]
 
 
 @pytest.fixture
@@ -92,8 +92,12 @@ def test_counts_of_tokens_that_are_none_are_unknown_and_the_reply_holds(tmp_path
     again = LLM(
         LlmEndpoint("http://127.0.0.1:9/v1", "m", "", "openai", "", "", 0, 1), folder=tmp_path
     )
-    stored = again.chat_many([SYSTEM], max_tokens=5)[0]
-    assert (stored.text, stored.prompt_tokens, stored.cached) == ("YES", None, True)
+    second_reply = again.chat_many([SYSTEM], max_tokens=5)[0]
+    assert (second_reply.text, second_reply.prompt_tokens, second_reply.cached) == (
+        "YES",
+        None,
+        True,
+    )
     assert (again.usage.prompt_tokens, again.usage.uncounted) == (0, 1)
     assert "without counts of tokens: 1" in again.engine_and_version[1]
 
@@ -131,8 +135,8 @@ def test_a_reply_without_a_known_reason_of_its_end_is_complete(reason):
     assert (reply.text, reply.status) == ("YES", "complete")
 
 
-def token(text: str, **more: Any) -> dict[str, Any]:
-    return {"token": text, "logprob": -0.1, **more}
+def token(text: str, **extra: Any) -> dict[str, Any]:
+    return {"token": text, "logprob": -0.1, **extra}
 
 
 @pytest.mark.parametrize(
@@ -157,8 +161,8 @@ def token(text: str, **more: Any) -> dict[str, Any]:
 )
 def test_log_probabilities_are_those_that_are_given(tmp_path, logprobs, first):
     choice = {"message": {"content": "YES"}, "finish_reason": "stop", "logprobs": logprobs}
-    with local_server(always(chat_completion(choices=[choice]))) as running:
-        model = client(running, tmp_path)
+    with local_server(always(chat_completion(choices=[choice]))) as server:
+        model = client(server, tmp_path)
         reply = model.chat_many([SYSTEM], max_tokens=5, logprobs=True)[0]
         assert reply.first_token == first
         assert model.chat_many([SYSTEM], max_tokens=5, logprobs=True)[0].first_token == first
@@ -190,10 +194,10 @@ def test_log_probabilities_are_those_that_are_given(tmp_path, logprobs, first):
     ],
 )
 def test_what_is_no_completion_is_one_line_and_stores_nothing(tmp_path, body):
-    with local_server(always(body)) as running:
+    with local_server(always(body)) as server:
         with pytest.raises(LlmError, match="gave no completion") as caught:
-            client(running, tmp_path).chat_many([SYSTEM], max_tokens=5)
-        assert len(running.requests) == 1, "the same would come again"
+            client(server, tmp_path).chat_many([SYSTEM], max_tokens=5)
+        assert len(server.requests) == 1, "the same would come again"
     assert "\n" not in str(caught.value)
     assert Store(tmp_path).rows() == []
 
@@ -255,10 +259,10 @@ def test_no_prompt_follows_a_redirect_to_another_host_or_scheme(tmp_path, status
 
     with local_server(always(chat_completion("from elsewhere"))) as elsewhere:
         port = int(elsewhere.url.rsplit(":", 1)[1].removesuffix("/v1"))
-        with local_server(answer) as running:
+        with local_server(answer) as server:
             with pytest.raises(LlmError, match=r"redirects .*Set LLM_BASE_URL"):
-                client(running, tmp_path).chat_many([SYSTEM], max_tokens=5)
-            assert len(running.requests) <= server_module.MAX_REDIRECTS + 1
+                client(server, tmp_path).chat_many([SYSTEM], max_tokens=5)
+            assert len(server.requests) <= server_module.MAX_REDIRECTS + 1
         assert elsewhere.requests == []
     assert Store(tmp_path).rows() == []
 
@@ -271,28 +275,30 @@ def test_a_redirect_within_the_host_is_followed(status):
         else:
             exchange.send(chat_completion())
 
-    with local_server(answer) as running:
-        assert client(running).chat_many([SYSTEM], max_tokens=5)[0].text == "YES"
-        assert running.requests[0] == running.requests[1]
+    with local_server(answer) as server:
+        assert client(server).chat_many([SYSTEM], max_tokens=5)[0].text == "YES"
+        assert server.requests[0] == server.requests[1]
 
 
 def test_a_circle_of_redirects_ends_soon():
-    with local_server(lambda exchange: exchange.send("", 307, Location=exchange.path)) as running:
+    with local_server(lambda exchange: exchange.send("", 307, Location=exchange.path)) as server:
         with pytest.raises(LlmError, match="in a circle"):
-            client(running).chat_many([SYSTEM], max_tokens=5)
-        assert len(running.requests) == server_module.MAX_REDIRECTS + 1
+            client(server).chat_many([SYSTEM], max_tokens=5)
+        assert len(server.requests) == server_module.MAX_REDIRECTS + 1
 
 
-@pytest.mark.parametrize("named", ["another", "m-2024-08-06", "M"])
-def test_a_reply_by_another_model_than_asked_is_stored_with_its_name_and_says_so(tmp_path, named):
-    with local_server(always(chat_completion(model=named))) as running:
-        model = client(running, tmp_path)
-        with pytest.warns(UserWarning, match=f"names the model {named}"):
+@pytest.mark.parametrize("other_model", ["another", "m-2024-08-06", "M"])
+def test_a_reply_by_another_model_than_asked_is_stored_with_its_name_and_says_so(
+    tmp_path, other_model
+):
+    with local_server(always(chat_completion(model=other_model))) as server:
+        model = client(server, tmp_path)
+        with pytest.warns(UserWarning, match=f"names the model {other_model}"):
             reply = model.chat_many([SYSTEM], max_tokens=5)[0]
-        assert reply.answered_by == named
-        later = client(running, tmp_path)
-        assert later.chat_many([SYSTEM], max_tokens=5)[0].answered_by == named
-        assert f"the server names the model {named}: 1 replies" in later.engine_and_version[1]
+        assert reply.answered_by == other_model
+        later = client(server, tmp_path)
+        assert later.chat_many([SYSTEM], max_tokens=5)[0].answered_by == other_model
+        assert f"the server names the model {other_model}: 1 replies" in later.engine_and_version[1]
 
 
 # ---------------------------------------------------------------------------------------------------------- waiting
@@ -335,12 +341,12 @@ def test_there_is_a_limit_for_a_whole_reply_and_what_ran_into_it_is_not_repeated
 ):
     monkeypatch.setattr(waiting, "GRACE_SECONDS", 0.5)
     monkeypatch.setattr(waiting, "LOOK_SECONDS", 0.2)
-    with local_server(answer) as running:
+    with local_server(answer) as server:
         start = time.monotonic()
         with pytest.raises(LlmError, match=r"within 1 s"):
-            client(running, patience=Patience(reply=1, repeat=60)).chat_many([SYSTEM], max_tokens=5)
+            client(server, patience=Patience(reply=1, repeat=60)).chat_many([SYSTEM], max_tokens=5)
         assert time.monotonic() - start < 20, "the server would go on for 30 s"
-        assert len(running.requests) == 1
+        assert len(server.requests) == 1
 
 
 def test_the_progress_line_says_what_is_waited_for_and_until_when(capfd, monkeypatch):
@@ -351,12 +357,12 @@ def test_the_progress_line_says_what_is_waited_for_and_until_when(capfd, monkeyp
         time.sleep(2)
         exchange.send(chat_completion())
 
-    with local_server(answer) as running:
-        client(running).chat_many([SYSTEM], max_tokens=5)
+    with local_server(answer) as server:
+        client(server).chat_many([SYSTEM], max_tokens=5)
     assert waiting.SILENT_SECONDS < 10
-    shown = capfd.readouterr().err
-    assert f"waiting for a reply of m at {running.url}" in shown
-    assert "at most until " in shown
+    output = capfd.readouterr().err
+    assert f"waiting for a reply of m at {server.url}" in output
+    assert "at most until " in output
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -373,8 +379,8 @@ def test_a_server_is_waited_for_as_it_asks(status, header, capfd, monkeypatch):
         else:
             exchange.send(chat_completion())
 
-    with local_server(answer) as running:
-        assert client(running).chat_many([SYSTEM], max_tokens=5)[0].text == "YES"
+    with local_server(answer) as server:
+        assert client(server).chat_many([SYSTEM], max_tokens=5)[0].text == "YES"
     assert 0.9 < times[1] - times[0] < 15
     assert "to recover" in capfd.readouterr().err
 
@@ -385,10 +391,10 @@ def _in_seconds(seconds: float) -> str:
 
 def test_a_server_that_asks_to_be_left_alone_for_long_is_left_alone():
     busy = always({"error": {"message": "busy"}}, 429, Retry_After="4000")
-    with local_server(busy) as running:
+    with local_server(busy) as server:
         with pytest.raises(LlmError, match="asked again in 4000 s"):
-            client(running, patience=Patience()).chat_many([SYSTEM], max_tokens=5)
-        assert len(running.requests) == 1
+            client(server, patience=Patience()).chat_many([SYSTEM], max_tokens=5)
+        assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("length", ["100000", "5"])
@@ -397,12 +403,10 @@ def test_a_reply_of_a_wrong_length_is_asked_for_a_few_times_only(length):
         exchange.handler.close_connection = True
         exchange.send(chat_completion(), Content_Length=length)
 
-    with local_server(answer) as running:
+    with local_server(answer) as server:
         with pytest.raises(LlmError, match=r"does not answer|gave no completion"):
-            client(running, patience=Patience(reply=20, repeat=60)).chat_many(
-                [SYSTEM], max_tokens=5
-            )
-        assert len(running.requests) <= server_module.BROKEN_REPLIES
+            client(server, patience=Patience(reply=20, repeat=60)).chat_many([SYSTEM], max_tokens=5)
+        assert len(server.requests) <= server_module.BROKEN_REPLIES
 
 
 @pytest.mark.parametrize(
@@ -416,29 +420,29 @@ def test_a_reply_of_a_wrong_length_is_asked_for_a_few_times_only(length):
     ],
 )
 def test_what_cannot_succeed_is_not_repeated(status, error, message):
-    with local_server(always({"error": error}, status)) as running:
+    with local_server(always({"error": error}, status)) as server:
         with pytest.raises(LlmError, match=message):
-            client(running, patience=Patience()).chat_many([SYSTEM], max_tokens=5)
-        assert len(running.requests) == 1
+            client(server, patience=Patience()).chat_many([SYSTEM], max_tokens=5)
+        assert len(server.requests) == 1
 
 
 def test_a_failure_that_passes_is_survived():
     def answer(exchange: Exchange) -> None:
-        if len(running.requests) < 3:
+        if len(server.requests) < 3:
             exchange.send({"error": {"message": "starting"}}, 503)
         else:
             exchange.send(chat_completion())
 
-    with local_server(answer) as running:
-        model = client(running, patience=Patience(reply=20, repeat=20))
+    with local_server(answer) as server:
+        model = client(server, patience=Patience(reply=20, repeat=20))
         assert model.chat_many([SYSTEM], max_tokens=5)[0].text == "YES"
 
 
 def test_a_name_that_no_host_has_is_not_looked_up_for_long():
-    running = LocalServer("http://no-such-host.invalid:8000/v1")
+    server = LocalServer("http://no-such-host.invalid:8000/v1")
     start = time.monotonic()
     with pytest.raises(LlmError, match="does not answer"):
-        client(running, patience=Patience()).chat_many([SYSTEM], max_tokens=5)
+        client(server, patience=Patience()).chat_many([SYSTEM], max_tokens=5)
     assert time.monotonic() - start < 180
 
 
@@ -496,8 +500,8 @@ def test_a_thought_is_stored_apart_and_counted_and_its_tokens_rank_nothing(
         "completion_tokens": 9,
         "completion_tokens_details": {"reasoning_tokens": 8},
     }
-    with local_server(always(chat_completion(choices=[choice], usage=usage))) as running:
-        model = client(running, tmp_path)
+    with local_server(always(chat_completion(choices=[choice], usage=usage))) as server:
+        model = client(server, tmp_path)
         for _ in range(2):
             reply = model.chat_many([SYSTEM], max_tokens=5, logprobs=True)[0]
             assert (reply.text, reply.thought, reply.first_token) == (text, thought, {})
@@ -525,14 +529,14 @@ def test_a_thought_that_the_token_limit_ended_says_so_and_what_to_do(message):
 
 
 def test_a_thought_in_a_reply_stored_by_an_older_version_is_separated(tmp_path):
-    with local_server(always(chat_completion())) as running:
-        model = client(running, tmp_path)
+    with local_server(always(chat_completion())) as server:
+        model = client(server, tmp_path)
         key = model.chat_many([SYSTEM], max_tokens=5)[0].key
         store = Store(tmp_path)
         row = store.get([key])[key]
         old = {"text": "<think>NO</think>YES", "status": "complete", "first_token": {"<": -0.1}}
         store.add([dataclasses.replace(row, reply=requests.plain(old))])
-        reply = client(running, tmp_path).chat_many([SYSTEM], max_tokens=5)[0]
+        reply = client(server, tmp_path).chat_many([SYSTEM], max_tokens=5)[0]
     assert (reply.text, reply.thought, reply.first_token) == ("YES", "NO", {})
 
 
@@ -542,13 +546,13 @@ def test_the_settings_switch_thoughts_and_give_them_room(monkeypatch, setting, i
     monkeypatch.setenv("LLM_THINKING_TOKENS", "200")
     settings.cache_clear()
     try:
-        with local_server(always(chat_completion())) as running:
-            client(running).chat_many([SYSTEM], max_tokens=5)
-            client(running).chat_many(["plain"], max_tokens=5)
+        with local_server(always(chat_completion())) as server:
+            client(server).chat_many([SYSTEM], max_tokens=5)
+            client(server).chat_many(["plain"], max_tokens=5)
     finally:
         monkeypatch.undo()
         settings.cache_clear()
-    chat, plain = running.requests
+    chat, plain = server.requests
     assert chat["chat_template_kwargs"]["enable_thinking"] is is_on
     assert chat["max_tokens"] == 205
     assert "thinking" not in chat
@@ -557,9 +561,9 @@ def test_the_settings_switch_thoughts_and_give_them_room(monkeypatch, setting, i
 
 
 def test_by_default_no_server_is_told_about_thoughts():
-    with local_server(always(chat_completion())) as running:
-        client(running).chat_many([SYSTEM], max_tokens=5)
-    assert "chat_template_kwargs" not in running.requests[0]
+    with local_server(always(chat_completion())) as server:
+        client(server).chat_many([SYSTEM], max_tokens=5)
+    assert "chat_template_kwargs" not in server.requests[0]
 
 
 def test_a_choice_after_a_thought_is_ranked_by_its_own_tokens():
@@ -571,10 +575,12 @@ def test_a_choice_after_a_thought_is_ranked_by_its_own_tokens():
     steps += [token('"}')]
     text = "".join(step["token"] for step in steps)
     choice = {"message": {"content": text}, "finish_reason": "stop", "logprobs": {"content": steps}}
-    with local_server(always(chat_completion(choices=[choice]))) as running:
-        chosen = client(running).choose_many([SYSTEM], ["YES", "NO"])[0]
-    assert (chosen.answer, chosen.thought) == ("YES", "NO")
-    assert math.isclose(chosen.logprobs["YES"] - chosen.logprobs["NO"], 2.9, abs_tol=1e-5)
+    with local_server(always(chat_completion(choices=[choice]))) as server:
+        ranked_choice = client(server).choose_many([SYSTEM], ["YES", "NO"])[0]
+    assert (ranked_choice.answer, ranked_choice.thought) == ("YES", "NO")
+    assert math.isclose(
+        ranked_choice.logprobs["YES"] - ranked_choice.logprobs["NO"], 2.9, abs_tol=1e-5
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------- refusals
@@ -600,8 +606,8 @@ def has_system(body: dict[str, Any]) -> bool:
     return any(message["role"] == "system" for message in body["messages"])
 
 
-def message(text: str, **more: Any) -> dict[str, Any]:
-    return {"error": {"message": text, **more}}
+def message(text: str, **extra: Any) -> dict[str, Any]:
+    return {"error": {"message": text, **extra}}
 
 
 REFUSED = [
@@ -716,28 +722,28 @@ def test_what_a_server_refuses_is_left_out_remembered_and_told(
     tmp_path, is_refused, status, error, change
 ):
     extra = {"response_format": {"type": "json_object"}}
-    with local_server(refuses(is_refused, status, error)) as running:
-        model = client(running, tmp_path)
+    with local_server(refuses(is_refused, status, error)) as server:
+        model = client(server, tmp_path)
         options: dict[str, Any] = {"max_tokens": 5, "logprobs": True, "extra": extra}
         with pytest.warns(UserWarning, match="refuses part"):
             reply = model.chat_many([SYSTEM], **options)[0]
         assert reply.text == "YES"
-        assert len(running.requests) == 2
-        another = client(running).chat_many([[*SYSTEM, *user("more")]], **options)[0]
+        assert len(server.requests) == 2
+        another = client(server).chat_many([[*SYSTEM, *user("more")]], **options)[0]
         assert another.text == "YES"
-        assert len(running.requests) == 3, "what it refuses is known"
+        assert len(server.requests) == 3, "what it refuses is known"
         if change:
             assert reply.changes == another.changes == (change,)
-            later = client(running, tmp_path)
+            later = client(server, tmp_path)
             later.chat_many([SYSTEM], **options)
             assert f"{change} (refused by the server): 1 requests" in later.engine_and_version[1]
 
 
 def test_the_system_text_goes_before_the_users():
     answer = refuses(has_system, 400, message("System role not supported"))
-    with local_server(answer) as running:
-        reply = client(running).chat_many([SYSTEM], max_tokens=5)[0]
-    assert running.requests[-1]["messages"] == user("Be brief.\n\nIs it?")
+    with local_server(answer) as server:
+        reply = client(server).chat_many([SYSTEM], max_tokens=5)[0]
+    assert server.requests[-1]["messages"] == user("Be brief.\n\nIs it?")
     assert reply.text == "YES"
 
 
@@ -761,35 +767,35 @@ def test_a_server_that_refuses_everything_optional_answers():
             return exchange.send(message("System role not supported"), 400)
         return exchange.send(chat_completion("YES\nand more"))
 
-    with local_server(answer) as running:
+    with local_server(answer) as server:
         options: dict[str, Any] = {
             "extra": {"response_format": {"type": "json_object"}},
             "stop": ["\n"],
         }
-        reply = client(running).chat_many([SYSTEM], max_tokens=5, logprobs=True, **options)[0]
+        reply = client(server).chat_many([SYSTEM], max_tokens=5, logprobs=True, **options)[0]
         assert reply.text == "YES", "what no stop string ended is cut there"
         assert len(reply.changes) == 8
-        assert set(running.requests[-1]) == {"model", "messages", "max_completion_tokens"}
+        assert set(server.requests[-1]) == {"model", "messages", "max_completion_tokens"}
 
 
 def test_what_a_step_cannot_do_without_is_a_lack_of_the_server():
     error = message("response_format is not supported", param="response_format")
-    with local_server(refuses(has("response_format"), 400, error)) as running:
+    with local_server(refuses(has("response_format"), 400, error)) as server:
         with pytest.raises(
             CapabilityError, match=r"refused the parameter 'response_format', which is needed"
         ):
-            client(running).choose_many([SYSTEM], ["YES", "NO"])
-        assert len(running.requests) == 1
+            client(server).choose_many([SYSTEM], ["YES", "NO"])
+        assert len(server.requests) == 1
 
 
 def test_a_choice_without_log_probabilities_is_an_answer_without_a_probability(tmp_path):
     refusing = refuses(has("logprobs"), 403, message("You may not request logprobs"))
-    with local_server(refusing) as running:
-        model = client(running, tmp_path)
+    with local_server(refusing) as server:
+        model = client(server, tmp_path)
         (choice,) = model.choose_many([SYSTEM], ["YES", "NO"])
         assert (choice.answer, choice.logprobs, choice.p_yes) == ("YES", {}, None)
-        (stored,) = model.choose_many([SYSTEM], ["YES", "NO"])
-    assert (stored.answer, stored.p_yes, stored.cached) == ("YES", None, True)
+        (second_choice,) = model.choose_many([SYSTEM], ["YES", "NO"])
+    assert (second_choice.answer, second_choice.p_yes, second_choice.cached) == ("YES", None, True)
 
 
 @pytest.mark.parametrize(
@@ -808,21 +814,21 @@ def test_a_choice_without_log_probabilities_is_an_answer_without_a_probability(t
 )
 @pytest.mark.parametrize("status", [400, 413, 422, 500])
 def test_an_overflow_is_known_by_code_or_words(error, status):
-    with local_server(always(error, status)) as running:
-        reply = client(running).chat_many([SYSTEM], max_tokens=5, overflow="record")[0]
-        assert (reply.status, len(running.requests)) == ("overflow", 1)
+    with local_server(always(error, status)) as server:
+        reply = client(server).chat_many([SYSTEM], max_tokens=5, overflow="record")[0]
+        assert (reply.status, len(server.requests)) == ("overflow", 1)
 
 
 @pytest.mark.parametrize(
-    ("n_words", "read"), [(30_000, 2048), (3_000, 512), (400, 300), (5_000, 3_999)]
+    ("n_words", "n_read"), [(30_000, 2048), (3_000, 512), (400, 300), (5_000, 3_999)]
 )
-def test_a_prompt_that_the_server_cut_is_an_error_that_names_its_setting(tmp_path, n_words, read):
-    usage = {"prompt_tokens": read, "completion_tokens": 1}
+def test_a_prompt_that_the_server_cut_is_an_error_that_names_its_setting(tmp_path, n_words, n_read):
+    usage = {"prompt_tokens": n_read, "completion_tokens": 1}
     with (
-        local_server(always(chat_completion(usage=usage))) as running,
+        local_server(always(chat_completion(usage=usage))) as server,
         pytest.raises(LlmError, match=r"cut a prompt: it read .* Raise the context there: OLLAMA"),
     ):
-        client(running, tmp_path).chat_many([user("word " * n_words)], max_tokens=5)
+        client(server, tmp_path).chat_many([user("word " * n_words)], max_tokens=5)
     assert Store(tmp_path).rows() == []
 
 
@@ -835,16 +841,16 @@ def test_a_prompt_is_counted_by_the_models_own_tokenizer_where_it_is_there(tmp_p
     usage = {"prompt_tokens": 300, "completion_tokens": 1}
     name = str(tmp_path / "model")
     with (
-        local_server(always(chat_completion(usage=usage, model=name))) as running,
+        local_server(always(chat_completion(usage=usage, model=name))) as server,
         pytest.raises(LlmError, match="it read 300 of at least 3,000 tokens"),
     ):
-        client(running, model=name).chat_many([user("x" * 3000)], max_tokens=5)
+        client(server, model=name).chat_many([user("x" * 3000)], max_tokens=5)
 
 
 def test_a_prompt_that_was_read_is_no_cut():
     usage = {"prompt_tokens": 1200, "completion_tokens": 1}
-    with local_server(always(chat_completion(usage=usage))) as running:
-        replies = client(running).chat_many([user("word " * 1000)], max_tokens=5)
+    with local_server(always(chat_completion(usage=usage))) as server:
+        replies = client(server).chat_many([user("word " * 1000)], max_tokens=5)
     assert replies[0].text == "YES"
 
 
@@ -862,10 +868,10 @@ def test_a_prompt_that_was_read_is_no_cut():
 )
 def test_a_server_without_models_says_so_in_one_line(listed, external):
     with (
-        local_server(always(listed)) as running,
+        local_server(always(listed)) as server,
         pytest.raises(ServiceError, match="has no model") as caught,
     ):
-        external(running.url)
+        external(server.url)
     assert "\n" not in str(caught.value)
 
 
@@ -880,8 +886,8 @@ def test_a_server_without_models_says_so_in_one_line(listed, external):
     ],
 )
 def test_models_may_be_listed_as_names_or_cards(listed, external):
-    with local_server(always(listed)) as running:
-        assert external(running.url).model == "m"
+    with local_server(always(listed)) as server:
+        assert external(server.url).model == "m"
 
 
 @pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\u0085", "\x0b", "\x1e"])
@@ -910,13 +916,13 @@ def test_a_reply_in_a_batch_may_hold_any_separator_of_lines(
 
 
 def test_a_text_that_is_no_unicode_is_sent_escaped_not_raised():
-    with local_server(always(chat_completion())) as running:
-        assert client(running).chat_many([user("half \ud800 pair")], max_tokens=5)[0].text == "YES"
+    with local_server(always(chat_completion())) as server:
+        assert client(server).chat_many([user("half \ud800 pair")], max_tokens=5)[0].text == "YES"
 
 
 def test_no_warning_and_no_note_where_all_is_as_asked(tmp_path):
-    with local_server(always(chat_completion())) as running, warnings.catch_warnings():
+    with local_server(always(chat_completion())) as server, warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = client(running, tmp_path)
+        model = client(server, tmp_path)
         model.chat_many([SYSTEM], max_tokens=5)
     assert model.engine_and_version == ("openai", "")

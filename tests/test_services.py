@@ -34,7 +34,7 @@ time.sleep(float(sys.argv[1]))
 
 
 @pytest.fixture
-def named(monkeypatch):
+def set_settings(monkeypatch):
     """Set settings for one test."""
 
     def use(**variables: str) -> None:
@@ -50,8 +50,8 @@ def named(monkeypatch):
 # ---------------------------------------------------------------------------------------- servers that settings name
 
 
-def test_a_named_graph_without_password_says_what_to_set(named):
-    named(neo4j_uri="bolt://localhost:7687")
+def test_a_named_graph_without_password_says_what_to_set(set_settings):
+    set_settings(neo4j_uri="bolt://localhost:7687")
     with pytest.raises(settings.SettingsError, match="NEO4J_PASSWORD is not"):
         services.graph_endpoint()
 
@@ -67,21 +67,21 @@ def test_a_named_graph_without_password_says_what_to_set(named):
         ("llm_engine", "ollama"),
     ],
 )
-def test_a_setting_that_cannot_be_used_is_named(named, name, value):
-    named(**{name: value})
+def test_a_setting_that_cannot_be_used_is_named(set_settings, name, value):
+    set_settings(**{name: value})
     with pytest.raises(settings.SettingsError, match=name.upper()):
         settings.settings()
 
 
-def test_a_wrong_setting_never_shows_a_secret(named):
-    named(neo4j_password="hunter2", profile="huge")
+def test_a_wrong_setting_never_shows_a_secret(set_settings):
+    set_settings(neo4j_password="hunter2", profile="huge")
     with pytest.raises(settings.SettingsError) as error:
         settings.settings()
     assert "hunter2" not in str(error.value)
 
 
-def test_an_llm_that_does_not_answer_is_named(named):
-    named(llm_base_url="http://127.0.0.1:9/v1")
+def test_an_llm_that_does_not_answer_is_named(set_settings):
+    set_settings(llm_base_url="http://127.0.0.1:9/v1")
     with pytest.raises(
         ServiceError, match=r"127\.0\.0\.1:9/v1 cannot be reached .* unset LLM_BASE_URL"
     ):
@@ -106,7 +106,7 @@ def answering(body: object, status: int = 200) -> ThreadingHTTPServer:
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "said"),
+    ("body", "status", "message"),
     [
         ({"data": [{"id": "other"}]}, 200, "does not serve 'm'. It has: other"),
         ({"hello": "world"}, 200, "no list of models"),
@@ -114,27 +114,27 @@ def answering(body: object, status: int = 200) -> ThreadingHTTPServer:
         ({}, 500, "HTTP 500"),
     ],
 )
-def test_an_llm_server_that_cannot_be_used_says_why(named, body, status, said):
+def test_an_llm_server_that_cannot_be_used_says_why(set_settings, body, status, message):
     http = answering(body, status)
-    named(llm_base_url=f"http://127.0.0.1:{http.server_port}/v1")
-    with pytest.raises(ServiceError, match=said):
+    set_settings(llm_base_url=f"http://127.0.0.1:{http.server_port}/v1")
+    with pytest.raises(ServiceError, match=message):
         services.llm_endpoint("m")
     http.shutdown()
 
 
-def test_an_llm_server_without_an_adapter_says_how_to_serve_it(named):
+def test_an_llm_server_without_an_adapter_says_how_to_serve_it(set_settings):
     http = answering({"data": [{"id": "m", "owned_by": "vllm"}, {"id": "here"}]})
-    named(llm_base_url=f"http://127.0.0.1:{http.server_port}/v1")
-    here, missing = (Adapter(name, Path("/adapters") / name, "") for name in ("here", "missing"))
-    assert services.llm_endpoint("m", adapters=[here]).model == "m"
+    set_settings(llm_base_url=f"http://127.0.0.1:{http.server_port}/v1")
+    present, absent = (Adapter(name, Path("/adapters") / name, "") for name in ("here", "missing"))
+    assert services.llm_endpoint("m", adapters=[present]).model == "m"
     with pytest.raises(ServiceError, match="--lora-modules missing=/adapters/missing,"):
-        services.llm_endpoint("m", adapters=[here, missing])
+        services.llm_endpoint("m", adapters=[present, absent])
     http.shutdown()
 
 
-def test_the_setting_llm_model_takes_the_place_of_the_profiles(named):
+def test_the_setting_llm_model_takes_the_place_of_the_profiles(set_settings):
     http = answering({"data": [{"id": "mine", "owned_by": "vllm", "max_model_len": 512}]})
-    named(llm_base_url=f"http://127.0.0.1:{http.server_port}/v1", llm_model="mine")
+    set_settings(llm_base_url=f"http://127.0.0.1:{http.server_port}/v1", llm_model="mine")
     endpoint = services.llm_endpoint("the profile's")
     assert (endpoint.model, endpoint.engine, endpoint.context) == ("mine", "vllm", 512)
     with pytest.raises(
@@ -145,9 +145,9 @@ def test_the_setting_llm_model_takes_the_place_of_the_profiles(named):
     http.shutdown()
 
 
-def test_a_server_says_how_many_requests_it_takes_at_once(named):
+def test_a_server_says_how_many_requests_it_takes_at_once(set_settings):
     http = answering({"data": [{"id": "m", "owned_by": "llamacpp"}], "total_slots": 6})
-    named(llm_base_url=f"http://127.0.0.1:{http.server_port}/v1")
+    set_settings(llm_base_url=f"http://127.0.0.1:{http.server_port}/v1")
     assert services.llm_endpoint("m").concurrency == 6
     http.shutdown()
 
@@ -161,17 +161,17 @@ def proxied(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-def test_no_proxy_is_asked_for_a_server_on_this_machine(named, proxied):
+def test_no_proxy_is_asked_for_a_server_on_this_machine(set_settings, proxied):
     http = answering({"data": [{"id": "m", "owned_by": "vllm"}], "version": "1"})
-    named(llm_base_url=f"http://127.0.0.1:{http.server_port}/v1")
+    set_settings(llm_base_url=f"http://127.0.0.1:{http.server_port}/v1")
     assert services.llm_endpoint("m").version == "vllm 1"
     http.shutdown()
 
 
 @pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:9", "socks://127.0.0.1:9", "ftp://proxy"])
-def test_a_proxy_of_another_kind_is_named_in_one_line(named, proxied, monkeypatch, proxy):
+def test_a_proxy_of_another_kind_is_named_in_one_line(set_settings, proxied, monkeypatch, proxy):
     monkeypatch.setenv("ALL_PROXY", proxy)
-    named(llm_base_url="http://gpu.invalid/v1")
+    set_settings(llm_base_url="http://gpu.invalid/v1")
     download._client.cache_clear()
     for call in (
         lambda: services.llm_endpoint("m"),
@@ -180,33 +180,33 @@ def test_a_proxy_of_another_kind_is_named_in_one_line(named, proxied, monkeypatc
         with pytest.raises(network.ProxyError, match=f"ALL_PROXY={proxy}.* unset it") as error:
             call()
         assert "\n" not in str(error.value)
-    found = {finding.part: finding.hint for finding in doctor.findings()}
-    assert proxy in found["proxy"]
+    hints = {finding.part: finding.hint for finding in doctor.findings()}
+    assert proxy in hints["proxy"]
     http = answering({"data": [{"id": "m", "owned_by": "vllm"}], "version": "1"})
-    named(llm_base_url=f"http://127.0.0.1:{http.server_port}/v1")
+    set_settings(llm_base_url=f"http://127.0.0.1:{http.server_port}/v1")
     assert services.llm_endpoint("m").version == "vllm 1"
     http.shutdown()
 
 
-def test_a_server_that_accepts_and_says_nothing_is_given_up(named, monkeypatch):
+def test_a_server_that_accepts_and_says_nothing_is_given_up(set_settings, monkeypatch):
     monkeypatch.setattr(services, "ANSWER", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        named(llm_base_url=f"http://127.0.0.1:{silent.getsockname()[1]}/v1")
+        set_settings(llm_base_url=f"http://127.0.0.1:{silent.getsockname()[1]}/v1")
         with pytest.raises(ServiceError, match="did not answer within 1 s"):
             services.llm_endpoint("m")
 
 
-def test_no_network_is_told_within_5_s(named):
+def test_no_network_is_told_within_5_s(set_settings):
     with socket.socket() as away:
         away.bind(("127.0.0.1", 0))
         away.listen(0)
         # once its queue is full, it answers like a machine that is not there
         queue = [socket.socket() for _ in range(3)]
-        for waiting in queue:
-            waiting.setblocking(False)
-            waiting.connect_ex(away.getsockname())
+        for connection in queue:
+            connection.setblocking(False)
+            connection.connect_ex(away.getsockname())
         url = f"http://127.0.0.1:{away.getsockname()[1]}/v1"
-        named(llm_base_url=url)
+        set_settings(llm_base_url=url)
         began = time.monotonic()
         with pytest.raises(ServiceError, match="cannot be reached"):
             services.llm_endpoint("m")
@@ -215,12 +215,12 @@ def test_no_network_is_told_within_5_s(named):
         with pytest.raises(download.SourceError, match="cannot be reached"):
             download.download(url, 1, "", Path("never written"))
         assert time.monotonic() - began < 40, "the system alone gives up after minutes"
-        for waiting in queue:
-            waiting.close()
+        for connection in queue:
+            connection.close()
 
 
 @pytest.mark.parametrize(
-    ("url", "here"),
+    ("url", "is_local"),
     [
         ("http://127.0.0.1:8000/v1", True),
         ("http://localhost/v1", True),
@@ -230,8 +230,8 @@ def test_no_network_is_told_within_5_s(named):
         ("https://127.0.0.1.example.org/v1", False),
     ],
 )
-def test_what_lies_on_this_machine_is_told(url, here):
-    assert network.is_loopback(url) is here
+def test_what_lies_on_this_machine_is_told(url, is_local):
+    assert network.is_loopback(url) is is_local
 
 
 # ------------------------------------------------------------------------------------------------- embedded: the graph
@@ -327,8 +327,8 @@ with graph.connect() as db, ThreadPoolExecutor(3) as at_once:
 
 @pytest.mark.engine
 def test_a_notebook_does_not_see_that_its_graph_server_died(project, run_in):
-    done = run_in(sys.executable, "-c", KILL)
-    assert done.stdout.count("{'one': 1}") == 3, done.stderr
+    process = run_in(sys.executable, "-c", KILL)
+    assert process.stdout.count("{'one': 1}") == 3, process.stderr
 
 
 @pytest.mark.engine
@@ -379,8 +379,8 @@ def test_answers_arrive_though_the_llm_server_dies_meanwhile(small_llm):
 
 
 @pytest.mark.engine
-def test_llamacpp_serves_on_loopback_alone_what_the_other_engine_does(named, tmp_path):
-    named(llm_engine="llamacpp")
+def test_llamacpp_serves_on_loopback_alone_what_the_other_engine_does(set_settings, tmp_path):
+    set_settings(llm_engine="llamacpp")
     endpoint = services.llm_endpoint(SMALL_MODEL)
     assert endpoint.engine == "llamacpp"
     folder = next(
@@ -403,14 +403,14 @@ def test_llamacpp_serves_on_loopback_alone_what_the_other_engine_does(named, tmp
         [("The capital of France is", f" {city}") for city in ("Paris", "Rome")]
     )
     assert -1 < paris.total < 0 and rome.total < paris.total - 3
-    euro, whole = (
+    euro, full = (
         "The sign ",
         "The sign \u20ac costs",
     )  # a sign of several tokens, and a continuation of two words
     parts = model.loglikelihood_many(
         [(euro, "\u20ac costs"), (euro, "\u20ac"), (f"{euro}\u20ac", " costs")]
     )
-    assert parts[0].total == pytest.approx(parts[1].total + parts[2].total, abs=0.05), whole
+    assert parts[0].total == pytest.approx(parts[1].total + parts[2].total, abs=0.05), full
     with pytest.raises(ContextOverflowError):
         model.chat_many(
             [[{"role": "user", "content": "word " * (endpoint.context + 100)}]], max_tokens=4

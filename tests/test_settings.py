@@ -26,7 +26,7 @@ SHOW = (
 MAKE_READS = ("-I", "-S", "src/resources/env_file.py", "PROFILE", "RUN")
 
 
-def read(tmp_path: Path, content: str | bytes) -> dict[str, str]:
+def read_file(tmp_path: Path, content: str | bytes) -> dict[str, str]:
     path = tmp_path / ".env"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return read_env_file(path)
@@ -54,7 +54,7 @@ def read(tmp_path: Path, content: str | bytes) -> dict[str, str]:
     ],
 )
 def test_a_line_of_the_file_is_read(tmp_path: Path, line: str, value: str) -> None:
-    assert read(tmp_path, line)["NAME"] == value
+    assert read_file(tmp_path, line)["NAME"] == value
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
@@ -63,11 +63,11 @@ def test_a_file_of_any_unicode_encoding_with_its_mark_is_read(
 ) -> None:
     marks = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}
     content = marks.get(encoding, b"") + "NAME=übel\n".encode(encoding)
-    assert read(tmp_path, content) == {"NAME": "übel"}
+    assert read_file(tmp_path, content) == {"NAME": "übel"}
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         ("A=1\nno assignment\n", "Line 2 of .* is not NAME=value"),
         ("A='open", "Line 1"),
@@ -79,16 +79,16 @@ def test_a_file_of_any_unicode_encoding_with_its_mark_is_read(
     ],
 )
 def test_a_file_that_cannot_be_read_is_refused_in_one_line(
-    tmp_path: Path, content: str | bytes, says: str
+    tmp_path: Path, content: str | bytes, message: str
 ) -> None:
-    with pytest.raises(EnvFileError, match=says) as error:
-        read(tmp_path, content)
+    with pytest.raises(EnvFileError, match=message) as error:
+        read_file(tmp_path, content)
     assert "\n" not in str(error.value)
 
 
 def test_the_message_about_a_line_does_not_show_its_secret(tmp_path: Path) -> None:
     with pytest.raises(EnvFileError) as error:
-        read(tmp_path, "NEO4J_PASSWORD='hunter2")
+        read_file(tmp_path, "NEO4J_PASSWORD='hunter2")
     assert "hunter2" not in str(error.value)
 
 
@@ -105,10 +105,10 @@ def test_what_is_no_file_is_refused_at_once(project: Path, run_in: Run, kind: st
     else:
         path.mkdir()
     for command in (("-c", SHOW), MAKE_READS):
-        done = run_in(sys.executable, *command, timeout=240)
-        assert done.returncode == 1
-        assert f"{path} is no regular file." in done.stderr
-        assert len(done.stderr.splitlines()) == 1
+        process = run_in(sys.executable, *command, timeout=240)
+        assert process.returncode == 1
+        assert f"{path} is no regular file." in process.stderr
+        assert len(process.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -129,8 +129,8 @@ def test_make_and_the_settings_read_the_same(
         path = project / "notebooks" / "profiles" / f"{profile}.yml"
         path.write_text(f"defaults:\n  llm_model: {profile.replace('laptop', 'own')}-model\n")
     (project / ".env").write_text(content)
-    shown = run_in(sys.executable, *MAKE_READS).stdout.split()
-    assert shown == [run.partition("@")[0], run]
+    output = run_in(sys.executable, *MAKE_READS).stdout.split()
+    assert output == [run.partition("@")[0], run]
     code = "from resources.settings import run_name, settings as s; print(run_name(s().profile))"
     assert run_in(sys.executable, "-c", code).stdout.split() == [run]
 
@@ -142,10 +142,10 @@ def test_make_finds_the_model_of_each_profile_as_yaml_does() -> None:
 
 
 def test_a_profile_that_a_shell_could_run_is_refused(project: Path, run_in: Run) -> None:
-    done = run_in(sys.executable, *MAKE_READS, PROFILE="x'; touch y; '")
-    assert done.returncode == 1
-    assert not done.stdout
-    assert "PROFILE must have letters" in done.stderr
+    process = run_in(sys.executable, *MAKE_READS, PROFILE="x'; touch y; '")
+    assert process.returncode == 1
+    assert not process.stdout
+    assert "PROFILE must have letters" in process.stderr
 
 
 def test_the_environment_goes_before_the_file(project: Path, run_in: Run) -> None:
@@ -166,16 +166,16 @@ with graph.connect() as db:
 @pytest.mark.engine
 def test_the_graph_is_served_in_a_folder_that_is_not_ascii(tmp_path: Path) -> None:
     project = new_project(tmp_path / "prüjekt")
-    done = running_in(project)(sys.executable, "-c", USE_GRAPH, LC_ALL="POSIX")
-    assert "{'one': 1}" in done.stdout, done.stderr
+    process = running_in(project)(sys.executable, "-c", USE_GRAPH, LC_ALL="POSIX")
+    assert "{'one': 1}" in process.stdout, process.stderr
 
 
 @pytest.mark.engine
 def test_a_low_limit_on_open_files_is_raised_or_named(project: Path, run_in: Run) -> None:
     use = (sys.executable, "-c", USE_GRAPH)
-    done = run_in("prlimit", "--nofile=64:4096", *use)
-    assert "{'one': 1}" in done.stdout, done.stderr
-    done = run_in("prlimit", "--nofile=64:64", *use)
-    assert "Too many files are open at once. Raise the limit (ulimit -n 1024)" in done.stderr
+    process = run_in("prlimit", "--nofile=64:4096", *use)
+    assert "{'one': 1}" in process.stdout, process.stderr
+    process = run_in("prlimit", "--nofile=64:64", *use)
+    assert "Too many files are open at once. Raise the limit (ulimit -n 1024)" in process.stderr
     # nothing is damaged, and nothing is loaded again
     assert not list((project / "_build" / "graph").glob("databases.bad-*"))

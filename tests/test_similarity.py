@@ -70,10 +70,10 @@ def test_a_case_by_hand() -> None:
     )
 )
 def test_any_text_is_identical_to_itself(minilm: Encoder, texts: list[str]) -> None:
-    kept = [t for t, v in zip(texts, minilm.token_vectors(texts, False), strict=True) if len(v)]
-    scores = bertscore(kept, kept, minilm)
-    assert scores[:, 0] == pytest.approx(np.ones(len(kept)), abs=1e-4)
-    assert scores[:, 2] == pytest.approx(np.ones(len(kept)), abs=1e-4)
+    nonempty = [t for t, v in zip(texts, minilm.token_vectors(texts, False), strict=True) if len(v)]
+    scores = bertscore(nonempty, nonempty, minilm)
+    assert scores[:, 0] == pytest.approx(np.ones(len(nonempty)), abs=1e-4)
+    assert scores[:, 2] == pytest.approx(np.ones(len(nonempty)), abs=1e-4)
 
 
 def test_a_paraphrase_scores_above_another_subject(minilm: Encoder) -> None:
@@ -83,10 +83,10 @@ def test_a_paraphrase_scores_above_another_subject(minilm: Encoder) -> None:
 
 
 def test_swapping_the_sides_swaps_precision_and_recall(minilm: Encoder) -> None:
-    one = bertscore([NEAR, FAR], [REFERENCE] * 2, minilm)
-    other = bertscore([REFERENCE] * 2, [NEAR, FAR], minilm)
-    assert one[:, 0] == pytest.approx(other[:, 1], abs=1e-6)
-    assert one[:, 2] == pytest.approx(other[:, 2], abs=1e-6)
+    forward = bertscore([NEAR, FAR], [REFERENCE] * 2, minilm)
+    reverse = bertscore([REFERENCE] * 2, [NEAR, FAR], minilm)
+    assert forward[:, 0] == pytest.approx(reverse[:, 1], abs=1e-6)
+    assert forward[:, 2] == pytest.approx(reverse[:, 2], abs=1e-6)
 
 
 def test_a_score_does_not_depend_on_what_is_scored_beside_it(minilm: Encoder) -> None:

@@ -41,9 +41,9 @@ def make(*targets: str, **variables: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def reproduced() -> str:
     # two at once, as far as neither waits for the servers that both share
-    done = make("reproduce", "JOBS=2")
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stderr
+    process = make("reproduce", "JOBS=2")
+    assert process.returncode == 0, process.stderr[-3000:]
+    return process.stderr
 
 
 def test_the_record_says_what_ran(reproduced):
@@ -69,9 +69,9 @@ def test_every_table_and_figure_says_sample(reproduced):
         if "<table" in (html := str(output.get("data", {}).get("text/html", "")))
     ]
     # what the paper prints is real in every run
-    measured = [t for t in tables if "as printed" not in t]
-    assert len(measured) > 2
-    assert all("SAMPLE" in t for t in measured)
+    results = [t for t in tables if "as printed" not in t]
+    assert len(results) > 2
+    assert all("SAMPLE" in t for t in results)
 
 
 def test_a_second_make_does_nothing_and_takes_no_time(reproduced):
@@ -89,14 +89,14 @@ def replay(notebooks: list[str], **variables: str) -> dict[str, dict[str, Any]]:
     """Run notebooks again, from stored replies alone by default: of each, its record but times, and its answers."""
     for notebook in notebooks:
         (BUILD / "executed" / "smoke" / f"{notebook}.ipynb").unlink(missing_ok=True)
-    done = make(
+    process = make(
         "-j2", "notebook", f"NB={' '.join(notebooks)}", **{"ANSWERS": "stored-only"} | variables
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return {notebook: made(notebook) for notebook in notebooks}
+    assert process.returncode == 0, process.stderr[-3000:]
+    return {notebook: read_run(notebook) for notebook in notebooks}
 
 
-def made(notebook: str) -> dict[str, Any]:
+def read_run(notebook: str) -> dict[str, Any]:
     record = json.loads((BUILD / "records" / "smoke" / f"{notebook}.json").read_text())
     folder = BUILD / "answers" / "smoke" / notebook
     rows = (
@@ -108,7 +108,7 @@ def made(notebook: str) -> dict[str, Any]:
         "values": values,
         "claims": verdicts,
         "reasons": record["reasons"],
-        "rows": [said(row) for row in rows],
+        "rows": [row_without_times(row) for row in rows],
     }
 
 
@@ -122,33 +122,41 @@ def without_the_store(runs: dict[str, dict[str, Any]]) -> dict[str, dict[str, An
     return runs
 
 
-def said(row: Mapping[Any, Any]) -> dict[str, Any]:
+def row_without_times(row: Mapping[Any, Any]) -> dict[str, Any]:
     """A row without times."""
-    measures = {name: of for name, of in row["measures"].items() if not TIME.search(name)}
+    measures = {name: parts for name, parts in row["measures"].items() if not TIME.search(name)}
     columns = {
         name: row[name] for name in (*answers.KEY, "answer", "predicted", "gold", "requests")
     }
     return columns | {"items": [vars(item) for item in row["items"]], "measures": measures}
 
 
-def differences(one: Any, other: Any, where: str = "") -> list[str]:
+def differences(first: Any, second: Any, where: str = "") -> list[str]:
     """Where two runs differ: floats by more than 0.0001, as sums of vectors depend on the threads, the rest at all."""
-    if isinstance(one, float) and isinstance(other, float):
-        same = math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-4) or (
-            math.isnan(one) and math.isnan(other)
+    if isinstance(first, float) and isinstance(second, float):
+        same = math.isclose(first, second, rel_tol=1e-6, abs_tol=1e-4) or (
+            math.isnan(first) and math.isnan(second)
         )
-    elif isinstance(one, Mapping) and isinstance(other, Mapping) and one.keys() == other.keys():
+    elif (
+        isinstance(first, Mapping) and isinstance(second, Mapping) and first.keys() == second.keys()
+    ):
         return [
-            found for key in one for found in differences(one[key], other[key], f"{where}.{key}")
+            difference
+            for key in first
+            for difference in differences(first[key], second[key], f"{where}.{key}")
         ]
     elif (
-        isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other)
+        isinstance(first, list | tuple)
+        and isinstance(second, list | tuple)
+        and len(first) == len(second)
     ):
-        pairs = enumerate(zip(one, other, strict=True))
-        return [found for i, (a, b) in pairs for found in differences(a, b, f"{where}[{i}]")]
+        pairs = enumerate(zip(first, second, strict=True))
+        return [
+            difference for i, (a, b) in pairs for difference in differences(a, b, f"{where}[{i}]")
+        ]
     else:
-        same = one == other
-    return [] if same else [f"{where}: {one!r}, then {other!r}"]
+        same = first == second
+    return [] if same else [f"{where}: {first!r}, then {second!r}"]
 
 
 @pytest.mark.slow
@@ -156,7 +164,7 @@ def test_a_replay_asks_the_model_nothing_and_gives_equal_records_whatever_the_ha
     reproduced,
 ):
     """The first run drew its hash seeds, and ran two notebooks at once."""
-    before = {notebook: made(notebook) for notebook in NOTEBOOKS}
+    before = {notebook: read_run(notebook) for notebook in NOTEBOOKS}
     after = replay(NOTEBOOKS, PYTHONHASHSEED="7", OMP_NUM_THREADS="3")
     assert differences(before, after) == []
     for notebook in NOTEBOOKS:
@@ -178,11 +186,11 @@ def test_both_graph_servers_give_equal_records(reproduced):
     neo4j = without_the_store(replay(graphs, ANSWERS="stored"))
     embedded = without_the_store(replay(graphs, NEO4J_URI="", ANSWERS="stored"))
     for name in graphs:
-        for one, other in zip(neo4j[name]["rows"], embedded[name]["rows"], strict=True):
+        for first, second in zip(neo4j[name]["rows"], embedded[name]["rows"], strict=True):
             # a statement that one server refuses, and the other runs without finding anything, is repaired for another
             # reason, so the model may write another one; the first statement and all that is found are the same
-            if one["requests"][1:] != other["requests"][1:]:
-                for row in (one, other):
+            if first["requests"][1:] != second["requests"][1:]:
+                for row in (first, second):
                     row["answer"], row["requests"] = "", row["requests"][:1]
     assert differences(neo4j, embedded) == []
 

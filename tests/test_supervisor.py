@@ -112,13 +112,13 @@ def test_two_notebooks_of_one_make_share_a_server_that_ends_with_the_make(projec
     make = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     owner = {"SERVERS_OWNER": str(make.pid)}
     first = hold(**owner)
-    at = address(first)
+    url = address(first)
     served = processes(folder)
     first.kill()
     first.wait()
     time.sleep(2)
     second = hold(**owner)
-    assert address(second) == at
+    assert address(second) == url
     assert processes(folder) == served
     second.kill()
     make.kill()
@@ -129,15 +129,15 @@ def test_two_notebooks_of_one_make_share_a_server_that_ends_with_the_make(projec
 
 def test_a_server_that_was_started_by_hand_stays_until_it_is_stopped(folder, hold, run_in):
     user = hold()
-    at = address(user)
+    url = address(user)
     run_in(sys.executable, "-c", KEEP)
     user.kill()
     user.wait()
     time.sleep(2)
     listed = run_in(sys.executable, *SERVICES, "status").stdout
-    assert at in listed
+    assert url in listed
     assert "used by: kept" in listed
-    assert address(hold()) == at
+    assert address(hold()) == url
     served = processes(folder)
     assert "llm-plain" in run_in(sys.executable, *SERVICES, "stop").stderr
     assert not any(map(runs, served.values()))
@@ -153,21 +153,21 @@ def test_a_server_whose_starter_is_killed_before_it_is_ready_ends(project, folde
 
 def test_the_status_names_who_uses_a_server(hold, run_in):
     user = hold()
-    at = address(user)
+    url = address(user)
     listed = run_in(sys.executable, *SERVICES, "status").stdout
-    assert at in listed
+    assert url in listed
     assert f"used by: {user.pid}" in listed
 
 
 def test_other_programs_files_among_the_users_are_left_alone(folder, hold):
-    at = address(hold())
+    url = address(hold())
     strange = [folder / "users" / name for name in (".nfs1", ".DS_Store")]
     for path in strange:
         path.write_bytes(b"\xff\x00")
     served = processes(folder)
     time.sleep(1)
     assert all(map(runs, served.values()))
-    assert address(hold()) == at
+    assert address(hold()) == url
     assert all(path.exists() for path in strange)
 
 
@@ -211,12 +211,12 @@ def test_a_killed_supervisor_takes_its_server_along(project, folder, hold):
 @pytest.mark.slow
 def test_who_asks_for_a_server_that_restarts_waits_for_it(folder, hold, run_in):
     # longer than the Python that asks for the status takes to start on a busy machine
-    at = address(hold(slow=5))
+    url = address(hold(slow=5))
     first = processes(folder)
     first["server"].kill()
     assert wait_for(lambda: not (folder / "endpoint.json").exists())
     assert "none yet" in run_in(sys.executable, *SERVICES, "status").stdout
-    assert address(hold()) == at
+    assert address(hold()) == url
     second = processes(folder)
     assert second["supervisor"] == first["supervisor"]
     assert second["server"] != first["server"]
@@ -230,7 +230,9 @@ def test_a_supervisor_that_cannot_go_on_takes_its_server_along(folder, hold):
     served["server"].kill()
     assert wait_for(lambda: not runs(served["supervisor"]))
     assert not [
-        found for found in psutil.process_iter(["cmdline"]) if port in (found.info["cmdline"] or [])
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if port in (process.info["cmdline"] or [])
     ]
 
 
@@ -268,8 +270,8 @@ def test_kill_9_of_any_process_of_a_make_leaves_nothing(project, folder, run_of_
         child for child in inner_make.children(recursive=True) if "use.py" in child.cmdline()
     )
     served = processes(folder)
-    found = {"make": make, "shell": shell, "inner make": inner_make, "user": user, **served}
-    found[victim].kill()
+    victims = {"make": make, "shell": shell, "inner make": inner_make, "user": user, **served}
+    victims[victim].kill()
     if victim not in ("make", "shell"):  # the run goes on, until it is ended
         time.sleep(1)
         make.kill()
@@ -303,8 +305,8 @@ write_secret(DERIVED / "secret", "a password")
 
 
 def test_a_full_disk_leaves_no_half_secret(project, run_in):
-    done = run_in(sys.executable, "-c", FULL)
-    assert "OSError" in done.stderr
+    process = run_in(sys.executable, "-c", FULL)
+    assert "OSError" in process.stderr
     assert not list((project / "data" / "derived").iterdir())
 
 
@@ -337,10 +339,10 @@ def test_a_graph_outlives_its_passwords(project, run_in, damaged):
 def test_a_folder_that_may_not_be_written_is_named(project, run_in):
     (project / "_build").mkdir(exist_ok=True)
     (project / "_build").chmod(0o555)
-    done = run_in(*as_a_user(sys.executable, "-m", "resources.services", "start", "graph"))
+    process = run_in(*as_a_user(sys.executable, "-m", "resources.services", "start", "graph"))
     (project / "_build").chmod(0o755)
-    assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1
-    assert re.search(rf"{re.escape(str(project / '_build'))}\S* may not be written", done.stderr), (
-        done.stderr
-    )
+    assert process.returncode == 1
+    assert len(process.stderr.splitlines()) == 1
+    assert re.search(
+        rf"{re.escape(str(project / '_build'))}\S* may not be written", process.stderr
+    ), process.stderr

@@ -24,10 +24,10 @@ def test_a_table_is_read_as_it_is_written(tmp_path: Path, name: str, separator: 
         table.to_csv(path, sep=separator, index=False)
     else:
         table.to_excel(path, index=False)
-    read = read_table(path)
-    assert read.to_numpy().tolist() == ROWS
-    assert list(read.columns) == ["Drug name", "Side_Effect"]
-    assert list(read.index) == [2, 3]
+    frame = read_table(path)
+    assert frame.to_numpy().tolist() == ROWS
+    assert list(frame.columns) == ["Drug name", "Side_Effect"]
+    assert list(frame.index) == [2, 3]
 
 
 def test_a_row_has_the_number_that_a_reader_of_the_file_sees(tmp_path: Path) -> None:

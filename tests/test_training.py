@@ -44,8 +44,8 @@ def trained(script: Path, base: object, out: Path, *, fails: bool = False) -> li
 
 
 def test_a_script_says_its_steps_and_leaves_its_folder(script, base, tmp_path):
-    told = trained(script, base, tmp_path / "out")
-    assert told == [*({"step": s, "loss": 1 / s} for s in (1, 2, 3)), {"parameters": 7}]
+    log = trained(script, base, tmp_path / "out")
+    assert log == [*({"step": s, "loss": 1 / s} for s in (1, 2, 3)), {"parameters": 7}]
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["weights"]
     assert "chatter" in (tmp_path / "logs" / "script.log").read_text()
 
@@ -75,49 +75,49 @@ def test_a_base_that_is_no_model_is_found_before_the_script_is_loaded(
 
 
 def test_what_was_made_is_kept_until_it_is_damaged_or_its_content_changes(tmp_path, caplog):
-    made: list[Path] = []
+    folders: list[Path] = []
 
     def make(folder: Path) -> dict:
         with artifacts.replacing(folder) as part:
             part.mkdir()
             (part / "weights").write_text("w")
-            artifacts.write_log(part, "weights", {"run": len(made)})
-        made.append(folder)
+            artifacts.write_log(part, "weights", {"run": len(folders)})
+        folders.append(folder)
         return load(folder)
 
     def load(folder: Path) -> dict:
         return artifacts.read_log(folder, "weights")
 
-    def kept(*content: object) -> dict:
+    def make_artifact(*content: object) -> dict:
         return artifacts.load_or_make(tmp_path, "a", content, load, make)
 
-    first = kept("a text", 1)
-    shutil.rmtree(made.pop())
+    first = make_artifact("a text", 1)
+    shutil.rmtree(folders.pop())
     killed = tmp_path / f".{next(tmp_path.glob('a-*.lock')).stem}.half"
     killed.mkdir()
-    first = kept("a text", 1)
+    first = make_artifact("a text", 1)
     assert not killed.exists()
-    assert kept("a text", 1) == first
+    assert make_artifact("a text", 1) == first
     # elsewhere it is taken as it was released
     elsewhere = artifacts.load_or_make(
         tmp_path / "elsewhere", "a", ["a text", 1], load, make, released=tmp_path
     )
     assert elsewhere == first
-    assert len(made) == 1
-    kept("a text", 2)
-    assert len(set(made)) == 2
+    assert len(folders) == 1
+    make_artifact("a text", 2)
+    assert len(set(folders)) == 2
 
-    (made[0] / "weights").write_text("damage")
+    (folders[0] / "weights").write_text("damage")
     with pytest.raises(ValueError, match="is damaged"):
-        load(made[0])
-    assert kept("a text", 1)["run"] == 2
-    (made[0] / artifacts.LOG).write_text("{")
-    assert kept("a text", 1)["run"] == 3
+        load(folders[0])
+    assert make_artifact("a text", 1)["run"] == 2
+    (folders[0] / artifacts.LOG).write_text("{")
+    assert make_artifact("a text", 1)["run"] == 3
     assert caplog.text.count("made again") == 2
     assert len(list(tmp_path.glob("a-*.bad-*"))) == 2
-    assert json.loads((made[0] / artifacts.LOG).read_text())["run"] == 3
+    assert json.loads((folders[0] / artifacts.LOG).read_text())["run"] == 3
     # a released one that is damaged is no dead end
-    (made[0] / "weights").write_text("damage")
+    (folders[0] / "weights").write_text("damage")
     assert (
         artifacts.load_or_make(
             tmp_path / "third", "a", ["a text", 1], load, make, released=tmp_path

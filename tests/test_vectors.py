@@ -46,9 +46,9 @@ def random_unit(n: int, d: int, seed: int = 0) -> Floats:
 
 def test_an_encoder_is_loaded_once_and_remembering_it_is_a_type(minilm):
     assert vectors.encoder(vectors.DEFAULT_ENCODER) is minilm
-    one, other = vectors.Remembering(minilm), vectors.Remembering(minilm)
-    assert one is not other  # each remembers what it was asked itself
-    assert isinstance(one, vectors.Remembering)
+    first, second = vectors.Remembering(minilm), vectors.Remembering(minilm)
+    assert first is not second  # each remembers what it was asked itself
+    assert isinstance(first, vectors.Remembering)
 
 
 class CountingEncoder(Encoder):
@@ -83,9 +83,9 @@ def own_indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @examples(deadline=None)
 @given(st.integers(1, 60), st.integers(1, 12), st.integers(1, 30), st.integers(0, 10_000))
 def test_an_exact_search_agrees_with_brute_force(n: int, d: int, k: int, seed: int) -> None:
-    stored, queries = random_unit(n, d, seed), random_unit(3, d, seed + 1)
-    scores, ids = Index.build(stored).search(queries, k)
-    brute = queries @ stored.T
+    vectors_stored, queries = random_unit(n, d, seed), random_unit(3, d, seed + 1)
+    scores, ids = Index.build(vectors_stored).search(queries, k)
+    brute = queries @ vectors_stored.T
     assert scores.shape == ids.shape == (3, min(k, n))
     np.testing.assert_allclose(scores, -np.sort(-brute, axis=1)[:, :k], atol=1e-5)
     np.testing.assert_allclose(scores, np.take_along_axis(brute, ids, axis=1), atol=1e-5)
@@ -101,38 +101,40 @@ def test_equal_texts_come_in_the_order_of_their_ids_whatever_the_processor_round
     vectors = np.tile(random_unit(n, 16, seed), (copies, 1))
     rounded = vectors + rng.uniform(-1e-7, 1e-7, vectors.shape).astype(np.float32)
     queries = random_unit(3, 16, seed + 1)
-    _, found = Index.build(vectors).search(queries, k)
+    _, positions = Index.build(vectors).search(queries, k)
     _, elsewhere = Index.build(rounded).search(queries, k)
-    assert (found == elsewhere).all()
-    assert found[:, 0].max() < n  # the first of the copies
+    assert (positions == elsewhere).all()
+    assert positions[:, 0].max() < n  # the first of the copies
     _, within = Index.build(rounded).search(queries, k, within=np.arange(n * copies)[::-1])
-    assert (found == within).all()
+    assert (positions == within).all()
 
 
 @pytest.mark.parametrize("kind", ["flat", "ivf"])
 def test_every_kind_finds_a_vector_by_itself_and_survives_saving(
     kind: indexes.Kind, tmp_path: Path
 ) -> None:
-    stored = random_unit(500, 16)
-    index = Index.build(stored, kind)
-    scores, ids = index.search(stored[:50], 3)
+    unit_vectors = random_unit(500, 16)
+    index = Index.build(unit_vectors, kind)
+    scores, ids = index.search(unit_vectors[:50], 3)
     assert (ids[:, 0] == np.arange(50)).mean() > 0.95
     assert (np.diff(scores, axis=1) <= 1e-6).all()
     index.save(tmp_path / "index")
     again = Index.load(tmp_path / "index")
     assert (again.kind, again.size, again.dimension) == (kind, 500, 16)
-    scores_again, ids_again = again.search(stored[:50], 3)
+    scores_again, ids_again = again.search(unit_vectors[:50], 3)
     assert np.array_equal(scores, scores_again)
     assert np.array_equal(ids, ids_again)
     assert not list(tmp_path.glob("**/*.part"))
 
 
 def test_an_approximate_search_finds_nearly_all() -> None:
-    stored, queries = random_unit(2000, 32), random_unit(100, 32, seed=1)
-    exact, found = (
-        Index.build(stored, kind).search(queries, 10)[1].tolist() for kind in ("flat", "ivf")
+    unit_vectors, queries = random_unit(2000, 32), random_unit(100, 32, seed=1)
+    exact, approximate = (
+        Index.build(unit_vectors, kind).search(queries, 10)[1].tolist() for kind in ("flat", "ivf")
     )
-    assert np.mean([len(set(a) & set(b)) / 10 for a, b in zip(exact, found, strict=True)]) > 0.95
+    assert (
+        np.mean([len(set(a) & set(b)) / 10 for a, b in zip(exact, approximate, strict=True)]) > 0.95
+    )
 
 
 def test_what_cannot_be_indexed_or_searched_is_an_error() -> None:
@@ -178,17 +180,17 @@ def test_a_quantised_index_is_a_fraction_of_the_exact_one_and_its_vectors_stay_o
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # small clusterings wait for their threads
-    stored = random_unit(4000, 12)
-    built = {"flat": Index.build(stored), "ivfpq": Index.build(stored, "ivfpq")}
+    unit_vectors = random_unit(4000, 12)
+    built = {"flat": Index.build(unit_vectors), "ivfpq": Index.build(unit_vectors, "ivfpq")}
     for kind, index in built.items():
         index.save(tmp_path / kind)
     size = {kind: (tmp_path / kind / "index.faiss").stat().st_size for kind in built}
     assert size["ivfpq"] < size["flat"] / 3
-    loaded = Index.load(tmp_path / "ivfpq")
+    reloaded = Index.load(tmp_path / "ivfpq")
     assert str(tmp_path / "ivfpq" / "index.faiss") in Path("/proc/self/maps").read_text()
     for within in (None, np.arange(100)):
         before, after = (
-            index.search(stored[:5], 3, within)[1] for index in (built["ivfpq"], loaded)
+            index.search(unit_vectors[:5], 3, within)[1] for index in (built["ivfpq"], reloaded)
         )
         assert before.tolist() == after.tolist()
     assert after.max() < 100
@@ -300,15 +302,15 @@ def test_a_processor_without_newer_instructions_gives_the_same_vectors(
 
 
 def test_a_text_has_the_same_vector_in_any_company(minilm: Encoder) -> None:
-    many = TEXTS + [SENTENCE.format(f"drug {i}", "rash " * (i % 7 + 1)) for i in range(200)]
-    together = minilm.encode(many, progress=False)
+    texts = TEXTS + [SENTENCE.format(f"drug {i}", "rash " * (i % 7 + 1)) for i in range(200)]
+    together = minilm.encode(texts, progress=False)
     alone = np.concatenate([minilm.encode([text], progress=False) for text in TEXTS])
     np.testing.assert_allclose(together[: len(TEXTS)], alone, atol=1e-6)
-    order = np.random.default_rng(0).permutation(len(many))
-    shuffled = minilm.encode([many[i] for i in order] + many[:3], progress=False)
-    np.testing.assert_allclose(shuffled[: len(many)], together[order], atol=1e-6)
+    order = np.random.default_rng(0).permutation(len(texts))
+    shuffled = minilm.encode([texts[i] for i in order] + texts[:3], progress=False)
+    np.testing.assert_allclose(shuffled[: len(texts)], together[order], atol=1e-6)
     np.testing.assert_array_equal(
-        shuffled[len(many) :], shuffled[[order.tolist().index(i) for i in range(3)]]
+        shuffled[len(texts) :], shuffled[[order.tolist().index(i) for i in range(3)]]
     )
 
 
@@ -385,31 +387,31 @@ def test_nothing_reports_the_use_of_the_encoder() -> None:
 @pytest.mark.parametrize("kind", ["flat", "ivf"])
 def test_a_search_within_some_ids_returns_these_alone(kind: indexes.Kind):
     rng = np.random.default_rng(3)
-    many = rng.normal(size=(2000, 16)).astype(np.float32)
-    index = indexes.Index.build(many / np.linalg.norm(many, axis=1, keepdims=True), kind)
+    points = rng.normal(size=(2000, 16)).astype(np.float32)
+    index = indexes.Index.build(points / np.linalg.norm(points, axis=1, keepdims=True), kind)
     within = np.sort(rng.choice(2000, 60, replace=False))
-    scores, ids = index.search(many[:3], 100, within=within)
+    scores, ids = index.search(points[:3], 100, within=within)
     assert set(ids.ravel()) <= {*within, -1}
     assert (np.diff(scores, axis=1) <= 1e-6).all()
     if kind == "flat":
         assert all(set(row) == set(within) for row in ids)
-    assert index.search(many[:3], 5, within=within[:0])[1].shape == (3, 0)
+    assert index.search(points[:3], 5, within=within[:0])[1].shape == (3, 0)
 
 
 def test_an_encoder_that_remembers_gives_the_same_vectors_and_encodes_no_text_twice(monkeypatch):
     inner = vectors.encoder()
-    asked: list[str] = []
+    encoded: list[str] = []
     once = inner._encode
 
     def spy(texts, progress):
-        asked.extend(texts)
+        encoded.extend(texts)
         return once(texts, progress)
 
     monkeypatch.setattr(inner, "_encode", spy)
     remembering = vectors.Remembering(inner)
     first = remembering.encode(["nausea", "rash", "nausea"], progress=False)
     again = remembering.encode(["rash", "fever"], progress=False)
-    assert sorted(asked) == ["fever", "nausea", "rash"]
+    assert sorted(encoded) == ["fever", "nausea", "rash"]
     np.testing.assert_array_equal(first[1], again[0])
     np.testing.assert_allclose(again[1], inner.encode(["fever"], progress=False)[0], atol=1e-6)
     assert remembering.encode([], progress=False).shape == (0, inner.dimension)
@@ -422,7 +424,7 @@ def test_vectors_of_many_texts_are_stored_for_the_next_run_and_made_again_if_dam
     monkeypatch.setattr(vectors, "MIN_STORED", 3)
     texts = ["nausea", "rash", "fever", "nausea " * 300]
     first = vectors.Remembering(minilm).encode(texts, progress=False)
-    (stored,) = tmp_path.glob(f"*/{vectors.FILE}")
+    (path,) = tmp_path.glob(f"*/{vectors.FILE}")
 
     def next_run(*texts):
         remembering = vectors.Remembering(minilm)
@@ -435,7 +437,7 @@ def test_vectors_of_many_texts_are_stored_for_the_next_run_and_made_again_if_dam
         assert truncated == 1
         with pytest.raises(TypeError):
             next_run("nausea", "rash", "fever", "headache")
-    stored.write_bytes(stored.read_bytes()[:-9] + b"\0" * 9)
+    path.write_bytes(path.read_bytes()[:-9] + b"\0" * 9)
     again, _ = next_run(*texts)
     np.testing.assert_allclose(again, first, atol=1e-6)
 
@@ -464,7 +466,7 @@ def slow(name, *rest, **more):
 builtins.__import__ = slow
 print(vectors.encoder().encode(["one text", "another, longer text"], progress=False).shape)
 """
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
@@ -472,4 +474,4 @@ print(vectors.encoder().encode(["one text", "another, longer text"], progress=Fa
         check=False,
         env={**os.environ, "PYTHONPATH": str(settings.ROOT / "src")},
     )
-    assert done.stdout == "(2, 384)\n", done.stderr
+    assert process.stdout == "(2, 384)\n", process.stderr

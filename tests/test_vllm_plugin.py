@@ -50,9 +50,9 @@ def compared(slots: list[int]) -> dict:
         "VLLM_LOGGING_LEVEL": "ERROR",
     }
     command = [str(engine_install.engine_python("vllm")), "-c", code]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr[-3000:]
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 @pytest.mark.engine
@@ -62,12 +62,12 @@ def test_two_adapters_are_applied_as_vllm_applies_them_and_a_request_without_one
 ):
     if not engine_install.installed("vllm"):
         pytest.skip("vLLM is not installed here")
-    told = compared([1, -1, 0])
-    assert told["module"] == "lora_on_cpu"
+    report = compared([1, -1, 0])
+    assert report["module"] == "lora_on_cpu"
     without = slice(5, 12)
-    assert told["changed"] == [True] * 5 + [False] * 7 + [True] * 4
-    assert max(told["apart"][:5] + told["apart"][12:]) < 0.1, "up to the last digit of bfloat16"
-    assert max(told["apart"][without]) > 1, (
+    assert report["changed"] == [True] * 5 + [False] * 7 + [True] * 4
+    assert max(report["apart"][:5] + report["apart"][12:]) < 0.1, "up to the last digit of bfloat16"
+    assert max(report["apart"][without]) > 1, (
         "vLLM takes the last adapter there; once it does not, drop the plugin"
     )
-    assert told["outside"], "other slices of the layer are not touched"
+    assert report["outside"], "other slices of the layer are not touched"

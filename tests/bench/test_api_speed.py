@@ -46,21 +46,21 @@ class Asked:
 
 
 @pytest.fixture(scope="module")
-def asked() -> Asked:
+def questions() -> Asked:
     file = datasets.locate("side_effects/evaluation_dataset.csv")
     pairs = corpus.stratified(corpus.read_questions(file.path), N_FORWARD, seed=7)
     truth = reverse.invert(read_sider().facts.effects)
     effects = sorted(truth)
-    drawn = np.random.default_rng(7).choice(effects, N_REVERSE - 1, replace=False)
+    sampled_effects = np.random.default_rng(7).choice(effects, N_REVERSE - 1, replace=False)
     largest = max(effects, key=lambda effect: len(truth[effect]))
-    texts = [f"Which drugs cause {effect}?" for effect in [*drawn, largest]]
+    texts = [f"Which drugs cause {effect}?" for effect in [*sampled_effects, largest]]
     return Asked([pair.text for pair in pairs], texts, texts[-1])
 
 
 @pytest.fixture(scope="module")
-def opened() -> Iterator[SideEffects]:
-    with open_system() as system:
-        yield system
+def system() -> Iterator[SideEffects]:
+    with open_system() as side_effects:
+        yield side_effects
 
 
 def quantiles(ask: Callable[[str], object], texts: Sequence[str]) -> tuple[float, float]:
@@ -75,14 +75,14 @@ def quantiles(ask: Callable[[str], object], texts: Sequence[str]) -> tuple[float
     return 1000 * float(p50), 1000 * float(p95)
 
 
-def report(way: str, ask: Callable[[str], object], asked: Asked) -> float:
+def report(way: str, ask: Callable[[str], object], questions: Asked) -> float:
     """Print the latencies of one way of asking; returns the largest p95."""
     graph = "Neo4j" if settings().neo4j_uri else "embedded graph"
     slowest = 0.0
     kinds = {
-        "forward": asked.forward,
-        "reverse": asked.reverse,
-        "largest reverse": [asked.largest] * 20,
+        "forward": questions.forward,
+        "reverse": questions.reverse,
+        "largest reverse": [questions.largest] * 20,
     }
     for kind, texts in kinds.items():
         p50, p95 = quantiles(ask, texts)
@@ -94,14 +94,14 @@ def report(way: str, ask: Callable[[str], object], asked: Asked) -> float:
     return slowest
 
 
-def test_the_system_answers_fast_enough_for_a_person(opened: SideEffects, asked: Asked) -> None:
-    assert report("Bolt", opened.ask, asked) < 1000
-    answer = opened.ask(asked.largest)
+def test_the_system_answers_fast_enough_for_a_person(system: SideEffects, questions: Asked) -> None:
+    assert report("Bolt", system.ask, questions) < 1000
+    answer = system.ask(questions.largest)
     assert len(answer.details["names"]) == len(answer.evidence) > 500
 
 
 @pytest.fixture
-def served(opened: SideEffects, tmp_path: Path) -> Iterator[tuple[str, psutil.Process]]:
+def served(system: SideEffects, tmp_path: Path) -> Iterator[tuple[str, psutil.Process]]:
     port = free_port()
     command = [sys.executable, "-m", "medrerun", "api", "--no-token", "--port", str(port)]
     with (tmp_path / "log").open("w") as log:
@@ -124,7 +124,7 @@ def served(opened: SideEffects, tmp_path: Path) -> Iterator[tuple[str, psutil.Pr
 
 
 def test_the_interface_answers_fast_enough_and_often_enough(
-    served: tuple[str, psutil.Process], asked: Asked
+    served: tuple[str, psutil.Process], questions: Asked
 ) -> None:
     url, process = served
     local = threading.local()
@@ -136,8 +136,8 @@ def test_the_interface_answers_fast_enough_and_often_enough(
         assert response.status_code == 200
         assert json.loads(response.content)["answered"]
 
-    assert report("HTTP and Bolt", ask, asked) < 1000
-    for kind, texts in {"forward": asked.forward * 3, "reverse": asked.reverse}.items():
+    assert report("HTTP and Bolt", ask, questions) < 1000
+    for kind, texts in {"forward": questions.forward * 3, "reverse": questions.reverse}.items():
         start = time.perf_counter()
         with ThreadPoolExecutor(CONCURRENT) as pool:
             list(pool.map(ask, texts))

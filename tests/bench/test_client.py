@@ -60,7 +60,7 @@ def endpoint() -> Iterator[LlmEndpoint]:
 
 
 def test_asking_and_storing_costs_the_client_little(
-    endpoint: LlmEndpoint, tmp_path: Path, measured
+    endpoint: LlmEndpoint, tmp_path: Path, note_measurement
 ) -> None:
     model = LLM(endpoint, folder=tmp_path)
     milliseconds = []
@@ -72,7 +72,7 @@ def test_asking_and_storing_costs_the_client_little(
         replies = model.chat_many(prompts, max_tokens=8, logprobs=True)
         milliseconds.append(1000 * (time.process_time() - start) / REQUESTS)
         assert not any(reply.cached for reply in replies)
-    shown = f"{min(milliseconds[1:]):.2f} ms of processor time a request, storing included (best of {ROUNDS} rounds)"
-    measured("LLM client, 16 requests at once", f"{REQUESTS:,} requests", shown)
+    speed = f"{min(milliseconds[1:]):.2f} ms of processor time a request, storing included (best of {ROUNDS} rounds)"
+    note_measurement("LLM client, 16 requests at once", f"{REQUESTS:,} requests", speed)
     # other work on the same cores adds to it and never takes away; the first round opens the connections
     assert min(milliseconds[1:]) <= BUDGET_MS

@@ -71,8 +71,10 @@ def measure(python: Path | str, way: str, texts: list[str], folder: Path) -> Mea
         "HF_HUB_OFFLINE": "1",
     }
     command = [str(python), str(WORKER), way, str(folder)]
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    return Measured(**json.loads(done.stdout.splitlines()[-1]))
+    process = subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, text=True, check=True
+    )
+    return Measured(**json.loads(process.stdout.splitlines()[-1]))
 
 
 def sentences(n: int) -> list[str]:
@@ -87,38 +89,38 @@ def passages(n: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("texts", "tokens", "what"),
+    ("texts", "tokens", "title"),
     [(sentences(SENTENCES), 26, "sentences"), (passages(PASSAGES), 256, "passages")],
 )
 def test_encoding_is_no_slower_than_sentence_transformers_on_torch(
-    texts: list[str], tokens: int, what: str, engine_python: Path, tmp_path: Path, measured
+    texts: list[str], tokens: int, title: str, engine_python: Path, tmp_path: Path, note_measurement
 ) -> None:
-    here = measure(sys.executable, "here", texts, tmp_path)
+    own = measure(sys.executable, "here", texts, tmp_path)
     torch = measure(engine_python, "torch", texts, tmp_path)
     matrices = measure(sys.executable, "matrices", [], tmp_path)
     machine = REPETITIONS * 2 * math.prod(SHAPE) / matrices.seconds
-    share = len(texts) * tokens * FLOPS_PER_TOKEN / here.seconds / machine
-    measured(
-        f"Encoding of {what}, two threads",
+    share = len(texts) * tokens * FLOPS_PER_TOKEN / own.seconds / machine
+    note_measurement(
+        f"Encoding of {title}, two threads",
         f"{len(texts):,} texts",
-        f"here {len(texts) / here.seconds:.0f} texts/s, {here.megabytes:.0f} MB at most; "
+        f"here {len(texts) / own.seconds:.0f} texts/s, {own.megabytes:.0f} MB at most; "
         f"sentence-transformers on torch {len(texts) / torch.seconds:.0f} texts/s, "
         f"{torch.megabytes:.0f} MB; here {100 * share:.0f} % of the rate at which numpy multiplies "
         f"matrices of that size ({machine / 1e9:.0f} GFLOP/s)",
     )
-    assert here.seconds <= torch.seconds
+    assert own.seconds <= torch.seconds
 
 
 def test_search_by_words_is_no_slower_than_rank_bm25(
-    engine_python: Path, tmp_path: Path, measured
+    engine_python: Path, tmp_path: Path, note_measurement
 ) -> None:
     texts = sentences(INDEXED)
-    here = measure(sys.executable, "words here", texts, tmp_path)
+    own = measure(sys.executable, "words here", texts, tmp_path)
     other = measure(engine_python, "rank_bm25", texts, tmp_path)
-    measured(
+    note_measurement(
         "Search by words, indexing included",
         f"{INDEXED:,} sentences, 50 queries",
-        f"here {here.seconds:.1f} s, {here.megabytes:.0f} MB at most; rank_bm25 "
+        f"here {own.seconds:.1f} s, {own.megabytes:.0f} MB at most; rank_bm25 "
         f"{other.seconds:.1f} s, {other.megabytes:.0f} MB",
     )
-    assert here.seconds <= other.seconds
+    assert own.seconds <= other.seconds

@@ -41,24 +41,24 @@ def generated(edges: int, folder: Path) -> list[str]:
     rng, path = np.random.default_rng(0), folder / "relationships.csv"
     ends = ((":START_ID(Drug)", "Drug"), (":END_ID(SideEffect)", "SideEffect"))
     for start in range(0, edges, BLOCK):
-        many = min(BLOCK, edges - start)
+        n_edges = min(BLOCK, edges - start)
         block = pd.DataFrame(
-            {header: rng.integers(sizes[label], size=many) for header, label in ends}
+            {header: rng.integers(sizes[label], size=n_edges) for header, label in ends}
         )
         block.to_csv(path, index=False, mode="a" if start else "w", header=not start)
-    options = [f"--nodes={label}={of}" for label, of in paths.items()]
+    options = [f"--nodes={label}={nodes_path}" for label, nodes_path in paths.items()]
     return [*options, f"--relationships=may_cause_side_effect={path}"]
 
 
 def milliseconds(source: Graph, drugs: int) -> tuple[float, float, float]:
     """Of a lookup of one drug's side effects: the median, the 99th percentile, and the mean number of rows."""
     rng = np.random.default_rng(0)
-    taken, rows = [], 0
+    times, rows = [], 0
     for number in rng.integers(drugs, size=LOOKUPS):
         start = time.perf_counter()
         rows += len(source.read(LOOKUP, drug=f"drug {number}"))
-        taken.append(1000 * (time.perf_counter() - start))
-    return float(np.percentile(taken, 50)), float(np.percentile(taken, 99)), rows / LOOKUPS
+        times.append(1000 * (time.perf_counter() - start))
+    return float(np.percentile(times, 50)), float(np.percentile(times, 99)), rows / LOOKUPS
 
 
 @pytest.fixture
@@ -85,10 +85,18 @@ def imported(tmp_path: Path) -> Iterator[tuple[Graph, str]]:
             capture_output=True,
             text=True,
         ).stdout
-        given = dict(re.findall(r"NEO4J_(\w+)=(\S+)", started))
-        user, password = given["USER"], given["PASSWORD"]
+        settings_of_server = dict(re.findall(r"NEO4J_(\w+)=(\S+)", started))
+        user, password = settings_of_server["USER"], settings_of_server["PASSWORD"]
         endpoint = GraphEndpoint(
-            given["URI"], user, password, "neo4j", user, password, "neo4j", "", embedded=False
+            settings_of_server["URI"],
+            user,
+            password,
+            "neo4j",
+            user,
+            password,
+            "neo4j",
+            "",
+            embedded=False,
         )
         with graph.connect(endpoint) as source:
             ready = time.perf_counter()
@@ -104,18 +112,18 @@ def imported(tmp_path: Path) -> Iterator[tuple[Graph, str]]:
         subprocess.run([NEO4J, "stop", tmp_path / "home"], env=environment, check=False)
 
 
-def test_ten_million_edges_are_imported_started_and_queried(imported, measured):
+def test_ten_million_edges_are_imported_started_and_queried(imported, note_measurement):
     source, steps = imported
     schema_began = time.perf_counter()
     assert f"{EDGES} relationships" in source.schema()
     schema = time.perf_counter() - schema_began
     p50, p99, rows = milliseconds(source, EDGES // 100)
-    found = f"{steps}; schema {schema:.1f} s; lookup of {rows:.0f} rows {p50:.1f} ms (p50), {p99:.1f} ms (p99)"
-    measured("Graph in Neo4j, imported from files", f"{EDGES:,} edges", found)
+    summary = f"{steps}; schema {schema:.1f} s; lookup of {rows:.0f} rows {p50:.1f} ms (p50), {p99:.1f} ms (p99)"
+    note_measurement("Graph in Neo4j, imported from files", f"{EDGES:,} edges", summary)
     assert p50 < 100
 
 
-def test_the_embedded_server_answers_at_the_size_that_it_holds(monkeypatch, measured):
+def test_the_embedded_server_answers_at_the_size_that_it_holds(monkeypatch, note_measurement):
     monkeypatch.delenv("NEO4J_URI", raising=False)
     drugs, effects = EMBEDDED // 100, EMBEDDED // 1000
     rng = np.random.default_rng(0)
@@ -138,6 +146,8 @@ def test_the_embedded_server_answers_at_the_size_that_it_holds(monkeypatch, meas
             p50, p99, rows = milliseconds(source, drugs)
         finally:
             source.clear("Drug", "SideEffect")
-    found = f"load {took:.0f} s; lookup of {rows:.0f} rows {p50:.1f} ms (p50), {p99:.1f} ms (p99)"
-    measured("Graph in the embedded server, loaded over Bolt", f"{EMBEDDED:,} edges", found)
+    summary = f"load {took:.0f} s; lookup of {rows:.0f} rows {p50:.1f} ms (p50), {p99:.1f} ms (p99)"
+    note_measurement(
+        "Graph in the embedded server, loaded over Bolt", f"{EMBEDDED:,} edges", summary
+    )
     assert p50 < 100

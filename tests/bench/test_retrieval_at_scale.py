@@ -35,7 +35,7 @@ def megabytes() -> float:
 
 @pytest.mark.parametrize("kind", ["flat", "ivf"])
 def test_one_hundred_thousand_passages_are_searched_within_the_budget(
-    kind: indexes.Kind, measured, monkeypatch: pytest.MonkeyPatch
+    kind: indexes.Kind, note_measurement, monkeypatch: pytest.MonkeyPatch
 ):
     charts = generate(240, 11)
     lexicon = cq.lexicon_of(charts)
@@ -50,16 +50,18 @@ def test_one_hundred_thousand_passages_are_searched_within_the_budget(
     encode = vectors.encoder()
 
     start = time.perf_counter()
-    some = encode.encode([c.text for c in islice(own, ENCODED)], progress=False)
+    sample = encode.encode([c.text for c in islice(own, ENCODED)], progress=False)
     encoding = ENCODED / (time.perf_counter() - start)
     rng = np.random.default_rng(0)
-    many = some[rng.integers(len(some), size=len(chunks))] + rng.normal(
-        0, 0.02, (len(chunks), some.shape[1])
+    passage_vectors = sample[rng.integers(len(sample), size=len(chunks))] + rng.normal(
+        0, 0.02, (len(chunks), sample.shape[1])
     )
-    many = (many / np.linalg.norm(many, axis=1, keepdims=True)).astype(np.float32)
+    passage_vectors = (
+        passage_vectors / np.linalg.norm(passage_vectors, axis=1, keepdims=True)
+    ).astype(np.float32)
 
     before, start = megabytes(), time.perf_counter()
-    index = indexes.Index.build(many, kind)
+    index = indexes.Index.build(passage_vectors, kind)
     faiss_seconds, faiss_megabytes = time.perf_counter() - start, megabytes() - before
     before, start = megabytes(), time.perf_counter()
     # encoding all passages would take hours
@@ -77,7 +79,7 @@ def test_one_hundred_thousand_passages_are_searched_within_the_budget(
         retriever.retrieve(question)
         milliseconds.append(1000 * (time.perf_counter() - start))
     p50, p95 = np.percentile(milliseconds, [50, 95])
-    measured(
+    note_measurement(
         f"Hybrid retrieval, FAISS index of the kind {kind}",
         f"{len(chunks):,} passages",
         f"encoding {encoding:.0f} passages/s (estimate for all: {len(chunks) / encoding / 60:.0f} min); FAISS "
@@ -89,7 +91,7 @@ def test_one_hundred_thousand_passages_are_searched_within_the_budget(
 
 @pytest.mark.parametrize("kind", ["flat", "ivfpq"])
 def test_ten_times_the_sentences_of_the_forward_benchmark_are_searched(
-    kind: indexes.Kind, tmp_path, measured
+    kind: indexes.Kind, tmp_path, note_measurement
 ):
     rng = np.random.default_rng(0)
     drugs = rng.normal(size=(DRUGS, 384)).astype(
@@ -106,7 +108,7 @@ def test_ten_times_the_sentences_of_the_forward_benchmark_are_searched(
     built, size = time.perf_counter() - start, (tmp_path / "index.faiss").stat().st_size / 2**20
     before, start = megabytes(), time.perf_counter()
     index = indexes.Index.load(tmp_path)
-    loaded = time.perf_counter() - start
+    loading_seconds = time.perf_counter() - start
     milliseconds, nearest = [], []
     for query in queries:
         start = time.perf_counter()
@@ -115,12 +117,15 @@ def test_ten_times_the_sentences_of_the_forward_benchmark_are_searched(
     memory, (p50, p95) = megabytes() - before, np.percentile(milliseconds, [50, 95])
     exact = np.argpartition(-(queries @ vectors.T), 10, axis=1)[:, :10]
     recall = np.mean(
-        [len(set(found) & set(best)) / 10 for found, best in zip(nearest, exact, strict=True)]
+        [
+            len(set(approximate) & set(best)) / 10
+            for approximate, best in zip(nearest, exact, strict=True)
+        ]
     )
-    measured(
+    note_measurement(
         f"FAISS index of the kind {kind}",
         f"{SENTENCES:,} vectors",
-        f"built and saved in {built:.0f} s, {size:.0f} MB; loaded in {loaded:.2f} s; one query {p50:.1f} "
+        f"built and saved in {built:.0f} s, {size:.0f} MB; loaded in {loading_seconds:.2f} s; one query {p50:.1f} "
         f"ms (p50), {p95:.1f} ms (p95); {memory:.0f} MB of memory; recall@10 {100 * recall:.0f} %",
     )
     assert kind == "flat" or p50 <= BUDGET_MS

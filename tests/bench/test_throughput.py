@@ -185,7 +185,7 @@ def naive_server(endpoint: LlmEndpoint) -> Iterator[LlmEndpoint]:
 
 
 def test_the_client_costs_the_engine_little_and_beats_the_naive_loop(
-    endpoint, prompt_sets, measured
+    endpoint, prompt_sets, note_measurement
 ):
     if endpoint.engine != "vllm" or settings.settings().llm_base_url:
         pytest.skip(
@@ -204,10 +204,10 @@ def test_the_client_costs_the_engine_little_and_beats_the_naive_loop(
     services.stop("llm")
     with naive_server(endpoint) as naive:
         sequential = LLM(naive, folder=None, concurrency=1)
-        few = [evidence_first(p) for p in prompt_sets[7][:16]]
-        sequential.chat_many(few[:2], max_tokens=TOKENS)
+        prompts = [evidence_first(p) for p in prompt_sets[7][:16]]
+        sequential.chat_many(prompts[:2], max_tokens=TOKENS)
         start = time.perf_counter()
-        replies = sequential.chat_many(few[2:], max_tokens=TOKENS)
+        replies = sequential.chat_many(prompts[2:], max_tokens=TOKENS)
         seconds = time.perf_counter() - start
         tokens = count_tokens(replies) or 0
     rates["naive loop"] = [Rate(len(replies) / seconds, tokens / seconds)]
@@ -221,7 +221,7 @@ def test_the_client_costs_the_engine_little_and_beats_the_naive_loop(
             if math.isnan(rate.tokens_per_second)
             else f" ({rate.tokens_per_second:.0f} tokens/s)"
         )
-        measured(
+        note_measurement(
             f"{endpoint.model} by vLLM: {name}",
             "prompts of 01",
             f"{rate.requests_per_second:.2f} requests/s{tokens_too}, best of {len(rates[name])}",

@@ -21,7 +21,7 @@ PUBLISHED, PROFILE, REGISTRY = (
 )
 
 
-def _made(*arguments: str) -> Job:
+def _make(*arguments: str) -> Job:
     return Job("make", ("make", "--no-print-directory", *arguments), lambda *_: None)
 
 
@@ -33,20 +33,20 @@ def _code(code: str) -> tuple[str, ...]:
     return (sys.executable, "-c", code)
 
 
-def _refused(done: Done, says: str) -> None:
-    if done.clear().code == 0:
-        raise Failed(f"taken without a word: {done.tail}")
-    if says.lower() not in done.text.lower():
-        raise Failed(f"the message does not name {says!r}: {done.tail}")
+def _refused(output: Done, message: str) -> None:
+    if output.clear().code == 0:
+        raise Failed(f"taken without a word: {output.tail}")
+    if message.lower() not in output.text.lower():
+        raise Failed(f"the message does not name {message!r}: {output.tail}")
 
 
-def given(job: Job, says: str, **variables: str) -> Callable[[Bench], None]:
+def refuses_setting(job: Job, message: str, **variables: str) -> Callable[[Bench], None]:
     """A command, or settings of it, that cannot be meant."""
-    return lambda bench: _refused(bench.world().run(job, **variables), says)
+    return lambda bench: _refused(bench.world().run(job, **variables), message)
 
 
-def written(
-    path: str, before: str, after: str | bytes, says: str, job: Job
+def refuses_file(
+    path: str, before: str, after: str | bytes, message: str, job: Job
 ) -> Callable[[Bench], None]:
     """A file of the project with other content, or where nothing is `before` with no other content."""
 
@@ -60,7 +60,7 @@ def written(
             if before not in text:
                 raise Failed(f"harness: {path} has no {before!r}")
             file.write_text(text.replace(before, after, 1) if before else after)
-        _refused(world.run(job), says)
+        _refused(world.run(job), message)
 
     return act
 
@@ -174,20 +174,20 @@ with graph.connect() as db:
     assert db.read("MATCH (d:Drug) RETURN count(d) AS n") == [{{"n": 400}}]
 print(json.dumps(found))
 """),
-    lambda _, done: json.loads(done.out.splitlines()[-1]),
+    lambda _, output: json.loads(output.out.splitlines()[-1]),
     GRAPH.variables,
     before=GRAPH,
 )
 
 
-def called(name: str, says: str) -> Callable[[Bench], None]:
+def called(name: str, message: str) -> Callable[[Bench], None]:
     """What a function of the project is given."""
 
     def act(bench: Bench) -> None:
-        found: dict[str, list[str]] = bench.undisturbed.after(FUNCTIONS)[1]  # type: ignore[assignment]
-        how, text = found[name]
-        if how != "refused" or says.lower() not in text.lower():
-            raise Failed(f"{how}, and {says!r} was to be named: {text}")
+        outcomes: dict[str, list[str]] = bench.undisturbed.after(FUNCTIONS)[1]  # type: ignore[assignment]
+        how, text = outcomes[name]
+        if how != "refused" or message.lower() not in text.lower():
+            raise Failed(f"{how}, and {message!r} was to be named: {text}")
 
     return act
 
@@ -195,7 +195,7 @@ def called(name: str, says: str) -> Callable[[Bench], None]:
 ODD_INPUTS = Job(
     "odd inputs",
     (sys.executable, "jobs/odd_inputs.py"),
-    lambda _, done: json.loads(done.out.splitlines()[-1]),
+    lambda _, output: json.loads(output.out.splitlines()[-1]),
 )
 SECONDS = 30.0
 """Seconds of processor time in which an input of any shape is read or refused."""
@@ -205,8 +205,8 @@ def odd(name: str) -> Callable[[Bench], None]:
     """An input of any shape: read or refused, in reasonable time, and no code reaches the terminal."""
 
     def act(bench: Bench) -> None:
-        found: dict[str, Any] = bench.undisturbed.after(ODD_INPUTS)[1]  # type: ignore[assignment]
-        how, text, seconds = found[name]
+        outcomes: dict[str, Any] = bench.undisturbed.after(ODD_INPUTS)[1]  # type: ignore[assignment]
+        how, text, seconds = outcomes[name]
         if how == "raw":
             raise Failed(f"a raw exception: {text}")
         if seconds > SECONDS:
@@ -228,12 +228,12 @@ def _names_of_odd_inputs() -> list[str]:
 
 NUMBER, CLAIM = "unit: fraction", "rule: {better: row, than: other}"
 BOARD = _python("medrerun", "scoreboard")
-PARAMETERS = _made("notebook", "NB=01_demo_small")
+PARAMETERS = _make("notebook", "NB=01_demo_small")
 START = _python("resources.services", "start", "graph")
 
 
 def _rows() -> Iterator[tuple[str, Callable[[Bench], None]]]:
-    for arguments, says in (
+    for arguments, message in (
         (["reprodoce"], "make help"),
         (["reproduce", "PROFILE=huge"], "huge"),
         (["notebooks", "JOBS=0"], "JOBS=0"),
@@ -247,8 +247,8 @@ def _rows() -> Iterator[tuple[str, Callable[[Bench], None]]]:
         (["notebook", "NB=01_demo_small.ipynb"], "01_demo_small"),
         (["reference", "PROFILE=smoke"], "no run"),
     ):
-        yield f"make {' '.join(arguments)}", given(_made(*arguments), says)
-    for command, says in (
+        yield f"make {' '.join(arguments)}", refuses_setting(_make(*arguments), message)
+    for command, message in (
         ("answers", "notebook"),
         ("answers 01_demo_small", "make notebook"),
         ("requests export", "FILE"),
@@ -259,8 +259,8 @@ def _rows() -> Iterator[tuple[str, Callable[[Bench], None]]]:
         ("new-experiment First own", "First"),
         ("new-experiment first ../own", "../own"),
     ):
-        yield f"medrerun {command}", given(_python("medrerun", *command.split()), says)
-    for job, name, value, says in (
+        yield f"medrerun {command}", refuses_setting(_python("medrerun", *command.split()), message)
+    for job, name, value, message in (
         (START, "NEO4J_URI", "localhost:7687", "NEO4J_URI"),
         (START, "NEO4J_URI", "http://localhost:7474", "NEO4J_URI"),
         (START, "NEO4J_URI", "bolt://localhost:7687", "NEO4J_PASSWORD"),
@@ -284,18 +284,21 @@ def _rows() -> Iterator[tuple[str, Callable[[Bench], None]]]:
         quiet = _quietly(job) if job is ASK else job
         yield (
             f"setting {name}={value} of {job.command[-1] if job is not ASK else 'a request'}",
-            given(quiet, says, **{name: value}),
+            refuses_setting(quiet, message, **{name: value}),
         )
-    for name, before, after, says in (
+    for name, before, after, message in (
         ("a misspelt parameter", "size", "sise", "size"),
         ("a section of no notebook", "defaults:", "01_demo_smal:", "01_demo_small"),
         ("no YAML", "defaults:", "defaults: [", "smoke.yml"),
         ("a list", "defaults:\n  size: 24", "- size", "smoke.yml"),
         ("defaults that are a number", "defaults:\n  size: 24", "defaults: 24", "smoke.yml"),
     ):
-        yield f"profile with {name}", written(PROFILE, before, after, says, PARAMETERS)
-    yield "profile that is no text", written(PROFILE, "", b"\xff\xfe\0", "smoke.yml", PARAMETERS)
-    for name, before, after, says in (
+        yield f"profile with {name}", refuses_file(PROFILE, before, after, message, PARAMETERS)
+    yield (
+        "profile that is no text",
+        refuses_file(PROFILE, "", b"\xff\xfe\0", "smoke.yml", PARAMETERS),
+    )
+    for name, before, after, message in (
         ("an unknown field", NUMBER, f"{NUMBER}, colour: red", "colour"),
         ("an unknown unit", NUMBER, "unit: furlongs", "unit"),
         ("a value that is not what is printed", "value: 0.5", "value: 0.6", "0.6"),
@@ -320,9 +323,9 @@ def _rows() -> Iterator[tuple[str, Callable[[Bench], None]]]:
         ("no YAML", "numbers:", "numbers: [", "demo.yml"),
         ("nothing", "", " ", "demo.yml"),
     ):
-        yield f"claims with {name}", written(PUBLISHED, before, after, says, BOARD)
-    yield "claims that are no text", written(PUBLISHED, "", b"\xff\xfe\0", "demo.yml", BOARD)
-    for name, before, after, says in (
+        yield f"claims with {name}", refuses_file(PUBLISHED, before, after, message, BOARD)
+    yield "claims that are no text", refuses_file(PUBLISHED, "", b"\xff\xfe\0", "demo.yml", BOARD)
+    for name, before, after, message in (
         ("an unknown field", "kind: data", "kind: data\n    colour: red", "colour"),
         ("an unknown kind", "kind: data", "kind: other", "kind"),
         ("bytes below none", "bytes: 512000", "bytes: -1", "bytes"),
@@ -341,19 +344,24 @@ def _rows() -> Iterator[tuple[str, Callable[[Bench], None]]]:
         ("no YAML", "files:", "files: [", "registry.yml"),
         ("nothing", "", " ", "registry.yml"),
     ):
-        yield f"registry with {name}", written(REGISTRY, before, after, says, FETCH)
-    yield "registry that is no text", written(REGISTRY, "", b"\xff\xfe\0", "registry.yml", FETCH)
+        yield f"registry with {name}", refuses_file(REGISTRY, before, after, message, FETCH)
+    yield (
+        "registry that is no text",
+        refuses_file(REGISTRY, "", b"\xff\xfe\0", "registry.yml", FETCH),
+    )
     yield (
         "name that the registry lacks",
-        given(_python("resources.datasets", "--fetch", "set/oen.bin"), "set/one.bin"),
+        refuses_setting(_python("resources.datasets", "--fetch", "set/oen.bin"), "set/one.bin"),
     )
     yield (
         "notebook that is none",
-        written("notebooks/01_demo_small.ipynb", "", b"{", "01_demo_small", PARAMETERS),
+        refuses_file("notebooks/01_demo_small.ipynb", "", b"{", "01_demo_small", PARAMETERS),
     )
     yield (
         "notebook without parameters",
-        written("notebooks/01_demo_small.ipynb", '"parameters"', '"x"', "parameters", PARAMETERS),
+        refuses_file(
+            "notebooks/01_demo_small.ipynb", '"parameters"', '"x"', "parameters", PARAMETERS
+        ),
     )
     for name in _names_of_odd_inputs():
         yield f"own {name}, of any shape", odd(name)

@@ -39,12 +39,12 @@ def edited_during(path: str, before: str, after: str) -> Act:
         expected = _reported(expected_world, expected_world.run(NOTEBOOK))
         if expected == bench.undisturbed.after(NOTEBOOK)[1]:
             raise Failed("harness: the edit changes nothing")
-        running = world.start(NOTEBOOK)
+        run = world.start(NOTEBOOK)
         time.sleep(bench.rng.uniform(0.1, 0.95) * bench.seconds(NOTEBOOK))
         (world.root / path).write_text(edited)
-        running.wait().clear()
-        found = _reported(world, world.run(NOTEBOOK).clear())
-        if found != expected:
+        run.wait().clear()
+        report = _reported(world, world.run(NOTEBOOK).clear())
+        if report != expected:
             raise Failed(f"the edit of {path} during the run was not seen by the next one")
 
     return act
@@ -55,14 +55,14 @@ def removed_during(pattern: str) -> Act:
 
     def act(bench: Bench) -> None:
         world = bench.world()
-        running = world.start(NOTEBOOK)
+        run = world.start(NOTEBOOK)
         time.sleep(bench.rng.uniform(0.3, 0.9) * bench.seconds(NOTEBOOK))
         for path in world.root.glob(pattern):
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
-        running.wait().clear()  # what it made may be gone, though it ended well
+        run.wait().clear()  # what it made may be gone, though it ended well
         bench.judge(world, NOTEBOOK)
 
     return act
@@ -76,20 +76,20 @@ def signalled(job: Job, numbers: Sequence[int], *, alone: bool = False) -> Act:
 
     def act(bench: Bench) -> None:
         world = bench.world(job.before)
-        running = world.start(job)
+        run = world.start(job)
         time.sleep(bench.rng.uniform(0, 1.0) * bench.seconds(job))
         for number in numbers:
             try:
                 if alone:
-                    running.process.send_signal(number)
+                    run.process.send_signal(number)
                 else:
-                    os.killpg(running.process.pid, number)
+                    os.killpg(run.process.pid, number)
             except ProcessLookupError:
                 break
             time.sleep(0.3)
-        done = running.wait()
-        if "Traceback" in done.text:
-            raise Failed(f"a raw traceback: {done.tail}")
+        output = run.wait()
+        if "Traceback" in output.text:
+            raise Failed(f"a raw traceback: {output.tail}")
         world.wait_until_empty()
         bench.judge(world, job)
         world.wait_until_empty()
@@ -102,15 +102,15 @@ def stopped_for_a_while(job: Job, word: str, seconds: float) -> Act:
 
     def act(bench: Bench) -> None:
         world = bench.world(job.before)
-        running = world.start(job)
-        while not (found := world.processes(word)) and running.process.poll() is None:
+        run = world.start(job)
+        while not (targets := world.processes(word)) and run.process.poll() is None:
             time.sleep(0.05)
-        for process in found:
+        for process in targets:
             process.suspend()
         time.sleep(seconds)
-        for process in found:
+        for process in targets:
             process.resume()
-        bench.judge(world, job, running.wait())
+        bench.judge(world, job, run.wait())
 
     return act
 
@@ -126,16 +126,16 @@ def both_profiles(first: str, second: str) -> Act:
         for profile in (first, second, first):
             alone = bench.world(None, bench.folder / f"alone-{profile}-{time.monotonic_ns()}")
             expected = _board(alone, alone.run(NOTEBOOK, PROFILE=profile), profile)
-            found = _board(world, world.run(NOTEBOOK, PROFILE=profile), profile)
-            if found != expected:
-                raise Failed(f"{profile} gives {found[:300]} in place of {expected[:300]}")
+            board = _board(world, world.run(NOTEBOOK, PROFILE=profile), profile)
+            if board != expected:
+                raise Failed(f"{profile} gives {board[:300]} in place of {expected[:300]}")
 
     return act
 
 
-def _board(world: World, done: Done, profile: str) -> str:
-    if done.clear().code:
-        raise Failed(f"{profile} failed: {done.tail}")
+def _board(world: World, output: Done, profile: str) -> str:
+    if output.clear().code:
+        raise Failed(f"{profile} failed: {output.tail}")
     return world.run(BOARD, PROFILE=profile).clear().out
 
 
@@ -147,9 +147,9 @@ def both_graphs(first: str, second: str) -> Act:
         for size in (first, second, first):
             alone = bench.world(None, bench.folder / f"alone-{size}-{time.monotonic_ns()}")
             expected = alone.run(GRAPH, DRUGS=size).clear()
-            found = world.run(GRAPH, DRUGS=size).clear()
-            if (found.code, found.out) != (0, expected.out):
-                raise Failed(f"{size} drugs: {found.tail} in place of {expected.tail}")
+            output = world.run(GRAPH, DRUGS=size).clear()
+            if (output.code, output.out) != (0, expected.out):
+                raise Failed(f"{size} drugs: {output.tail} in place of {expected.tail}")
 
     return act
 
@@ -164,10 +164,10 @@ def chapter_in_both_profiles(first: str, second: str) -> Act:
         root = bench.folder / "book"
         _copy_project(root)
         for profile in (first, second):
-            done = _run_chapter(root, profile)
+            output = _run_chapter(root, profile)
             record = root / f"_build/records/{profile}/{CHAPTER}.json"
-            if done.clear().code or not record.exists():
-                raise Failed(f"{profile} after {first}: {done.tail}")
+            if output.clear().code or not record.exists():
+                raise Failed(f"{profile} after {first}: {output.tail}")
 
     return act
 
@@ -192,7 +192,7 @@ def _run_chapter(root: Path, profile: str) -> Done:
         name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "LLM_"))
     }
     environment |= {"PROFILE": profile, "ANSWERS": "stored-only", "MEDRAG_ROOT": str(root)}
-    done = subprocess.run(
+    process = subprocess.run(
         ["make", "--no-print-directory", "notebook", f"NB={CHAPTER}"],
         cwd=root,
         env=environment | {"PYTHONPATH": str(root / "src")},
@@ -201,7 +201,7 @@ def _run_chapter(root: Path, profile: str) -> Done:
         timeout=1500,
         check=False,
     )
-    return Done(done.returncode, done.stdout, done.stdout + done.stderr)
+    return Done(process.returncode, process.stdout, process.stdout + process.stderr)
 
 
 # ------------------------------------------------------------------------------------------------ at once
@@ -212,8 +212,8 @@ def at_once(first: Job, second: Job) -> Act:
 
     def act(bench: Bench) -> None:
         world = bench.world(first.before)
-        running = [world.start(first), world.start(second)]
-        for run in running:
+        runs = [world.start(first), world.start(second)]
+        for run in runs:
             run.wait().clear()
         world.wait_until_empty()
         bench.judge(world, first)

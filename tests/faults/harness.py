@@ -213,8 +213,11 @@ class World:
 
     def start(self, job: Job, **variables: str | None) -> Running:
         """Begin a command, as the leader of a session; a variable that is None is not set."""
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
-        environment = kept | {"MEDRAG_ROOT": str(self.root), "PYTHONPATH": str(self.root / "src")}
+        foreign = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+        environment = foreign | {
+            "MEDRAG_ROOT": str(self.root),
+            "PYTHONPATH": str(self.root / "src"),
+        }
         environment |= {
             "PROFILE": "smoke",
             "ANSWERS": "stored",
@@ -238,29 +241,29 @@ class World:
 
     def processes(self, word: str = "") -> list[psutil.Process]:
         """The processes that work in this world, those whose command line has a word."""
-        found = []
+        matching = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
                 if process.environ().get("MEDRAG_ROOT") == str(self.root) and word in " ".join(
                     process.cmdline()
                 ):
-                    found.append(process)
-        return [process for process in found if _runs(process)]
+                    matching.append(process)
+        return [process for process in matching if _runs(process)]
 
     def path(self, pattern: str, rng: random.Random) -> Path:
         """One of the files of a pattern."""
-        found = [p for p in sorted(self.root.glob(pattern)) if p.is_file() and not p.is_symlink()]
-        if not found:
+        paths = [p for p in sorted(self.root.glob(pattern)) if p.is_file() and not p.is_symlink()]
+        if not paths:
             raise Failed(f"the undisturbed run has left no {pattern}")
-        return rng.choice(found)
+        return rng.choice(paths)
 
     def kill(self) -> None:
         """End all processes of this world at once, as when the machine loses its power."""
-        while left := self.processes():
-            for process in left:
+        while processes := self.processes():
+            for process in processes:
                 with suppress(psutil.Error):
                     process.kill()
-            psutil.wait_procs(left, timeout=5)
+            psutil.wait_procs(processes, timeout=5)
 
     def wait_until_empty(self) -> None:
         """Wait for the end of what was started; nobody has to stop it.
@@ -269,10 +272,10 @@ class World:
             Failed: something still runs after `ENDS`.
         """
         deadline = time.monotonic() + ENDS
-        while (left := self.processes()) and time.monotonic() < deadline:
+        while (processes := self.processes()) and time.monotonic() < deadline:
             time.sleep(0.2)
-        if left:
-            lines = [" ".join(process.cmdline())[-100:] for process in left if _runs(process)]
+        if processes:
+            lines = [" ".join(process.cmdline())[-100:] for process in processes if _runs(process)]
             raise Failed(f"still runs after {ENDS:.0f} s: {'; '.join(lines)}")
 
     def close(self) -> None:
@@ -282,12 +285,12 @@ class World:
             if (self.root / "_build" / "services").exists():
                 self.run(stop).clear()
             deadline = time.monotonic() + 60
-            while (left := self.processes()) and time.monotonic() < deadline:
+            while (processes := self.processes()) and time.monotonic() < deadline:
                 time.sleep(0.2)
-            if left:
+            if processes:
                 raise Failed(
                     "left behind: "
-                    + "; ".join(" ".join(p.cmdline())[-100:] for p in left if _runs(p))
+                    + "; ".join(" ".join(p.cmdline())[-100:] for p in processes if _runs(p))
                 )
         finally:
             self.kill()
@@ -365,13 +368,13 @@ class Undisturbed:
             if job.name not in self.known:
                 world = World(root, self.after(job.before)[0] if job.before else self.fresh())
                 began = time.monotonic()
-                done = world.run(job)
+                output = world.run(job)
                 seconds = time.monotonic() - began
-                if done.code:
+                if output.code:
                     world.close()
-                    self.failures[job.name] = f"{job.name} fails undisturbed: {done.tail}"
+                    self.failures[job.name] = f"{job.name} fails undisturbed: {output.tail}"
                     raise Failed(self.failures[job.name])
-                self.known[job.name] = job.result(world, done), seconds
+                self.known[job.name] = job.result(world, output), seconds
                 world.close()
             return root, *self.known[job.name]
 
@@ -397,22 +400,24 @@ class Bench:
 
     def judge(self, world: World, job: Job, disturbed: Done | None = None) -> None:
         """Hold the disturbed command, and the same command given again, against an undisturbed run."""
-        wanted = self.undisturbed.after(job)[1]
+        expected = self.undisturbed.after(job)[1]
         if disturbed is not None and disturbed.clear().code == 0:
-            self._compare(job, job.result(world, disturbed), wanted, "the disturbed command")
+            self._compare(job, job.result(world, disturbed), expected, "the disturbed command")
         again = world.run(job).clear()
         if again.code:
             raise Failed(f"the same command fails again: {again.tail}")
-        self._compare(job, job.result(world, again), wanted, "the same command")
+        self._compare(job, job.result(world, again), expected, "the same command")
 
     @staticmethod
-    def _compare(job: Job, found: object, wanted: object, who: str) -> None:
-        if found != wanted:
-            a, b = str(found), str(wanted)
-            at = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(b))
-            at = max(0, at - 60)
+    def _compare(job: Job, result: object, expected: object, who: str) -> None:
+        if result != expected:
+            a, b = str(result), str(expected)
+            position = next(
+                (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(b)
+            )
+            position = max(0, position - 60)
             raise Failed(
-                f"{who} ({job.name}) gives ...{a[at : at + 300]} in place of ...{b[at : at + 300]}"
+                f"{who} ({job.name}) gives ...{a[position : position + 300]} in place of ...{b[position : position + 300]}"
             )
 
 
@@ -463,12 +468,12 @@ class Disk:
         """
         self.folder = bench.folder / "disk"
         self.folder.mkdir()
-        made = subprocess.run(
+        process = subprocess.run(
             ["mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", str(self.folder)],
             capture_output=True,
             check=False,
         )
-        if made.returncode:
+        if process.returncode:
             raise Skipped("mounting a tmpfs needs CAP_SYS_ADMIN")
         bench.ends.callback(subprocess.run, ["umount", "-l", str(self.folder)], check=False)
 
@@ -480,8 +485,8 @@ class Disk:
 
     def leave(self, room: int) -> None:
         """Let so many bytes be written, and no more."""
-        seen = os.statvfs(self.folder)
-        self.remount(f"rw,size={(seen.f_blocks - seen.f_bfree) * seen.f_frsize + room}")
+        status = os.statvfs(self.folder)
+        self.remount(f"rw,size={(status.f_blocks - status.f_bfree) * status.f_frsize + room}")
 
 
 # ----------------------------------------------------------------------------------------------------------- a run
@@ -497,25 +502,25 @@ def main(trials: list[Trial], report: Path) -> int:
     The report is written once each trial has an outcome, of this run or of earlier parts.
     """
     seed, only = int(os.environ.get("SEED") or 1), os.environ.get("TRIAL", "")
-    chosen = [trial for trial in trials if trial.id.startswith(only)]
-    if not chosen:
+    selected = [trial for trial in trials if trial.id.startswith(only)]
+    if not selected:
         names = "\n".join(trial.id for trial in trials)
         sys.stderr.write(f"No trial begins with {only!r}. They are:\n{names}\n")
         return 2
     notes = NOTES / f"seed-{seed}.json"
-    noted = json.loads(notes.read_text()) if only and notes.exists() else {}
-    outcomes = _attempt_all(chosen, seed)
+    all_outcomes = json.loads(notes.read_text()) if only and notes.exists() else {}
+    outcomes = _attempt_all(selected, seed)
     failed = sorted(id for id, outcome in outcomes.items() if outcome["outcome"] == "failed")
     sys.stdout.write(
         f"{len(outcomes) - len(failed)} of {len(outcomes)} without failure, SEED={seed}\n"
     )
     for id in failed:
         sys.stdout.write(f'  make test-faults SEED={seed} TRIAL="{id}"\n')
-    noted |= outcomes
+    all_outcomes |= outcomes
     NOTES.mkdir(parents=True, exist_ok=True)
-    notes.write_text(json.dumps(noted, indent=1) + "\n")
-    if all(trial.id in noted for trial in trials):
-        _write(report, trials, noted, seed)
+    notes.write_text(json.dumps(all_outcomes, indent=1) + "\n")
+    if all(trial.id in all_outcomes for trial in trials):
+        _write(report, trials, all_outcomes, seed)
     return 1 if failed else 0
 
 
@@ -557,7 +562,7 @@ def _write(
 ) -> None:
     from evaluation.provenance import machine
 
-    here = machine()
+    this_machine = machine()
     counts: dict[str, dict[str, int]] = {}
     for trial in trials:
         of_kind = counts.setdefault(
@@ -570,7 +575,7 @@ def _write(
     content = {
         "seed": seed,
         "minutes": round(seconds / 2 / 60, 1),  # two at once
-        "versions": {key: here[key] for key in ("python", "platform", "commit", "dirty")},
+        "versions": {key: this_machine[key] for key in ("python", "platform", "commit", "dirty")},
         "classes": counts,
         "failed": {
             id: outcome["why"][:300]

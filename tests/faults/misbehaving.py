@@ -102,28 +102,28 @@ def ask_of(misbehave: Misbehave, first: int = 0, tells: str = "", **variables: s
         world = bench.world()
         count = [0]
 
-        def some(handler: Any, prompt: str) -> None:
+        def misbehave_for_some(handler: Any, prompt: str) -> None:
             count[0] += 1
             if first and count[0] > first:
                 send(handler, json.dumps(completion(prompt)).encode())
             else:
                 misbehave(handler, prompt)
 
-        world.server.misbehave = some  # type: ignore[attr-defined]
-        done = world.run(QUIET_ASK, LLM_API_KEY=SECRET, **variables)
-        _check_message(done, tells)
+        world.server.misbehave = misbehave_for_some  # type: ignore[attr-defined]
+        output = world.run(QUIET_ASK, LLM_API_KEY=SECRET, **variables)
+        _check_message(output, tells)
         world.server.misbehave = None  # type: ignore[attr-defined]
-        bench.judge(world, QUIET_ASK, done)
+        bench.judge(world, QUIET_ASK, output)
 
     return act
 
 
-def _check_message(done: Done, tells: str) -> None:
-    if SECRET in done.text:
-        raise Failed(f"the key is shown: {done.tail}")
-    if tells and tells.lower() not in done.text.lower():
-        raise Failed(f"the message does not say {tells!r}: {done.tail}")
-    if any(mark in done.text for mark in ("\x1b[31m", "\x07", "\x00")):
+def _check_message(output: Done, tells: str) -> None:
+    if SECRET in output.text:
+        raise Failed(f"the key is shown: {output.tail}")
+    if tells and tells.lower() not in output.text.lower():
+        raise Failed(f"the message does not say {tells!r}: {output.tail}")
+    if any(mark in output.text for mark in ("\x1b[31m", "\x07", "\x00")):
         raise Failed("what the server wrote reaches the terminal as it is")
 
 
@@ -269,19 +269,19 @@ def waited_for(misbehave: Misbehave) -> Act:
     def act(bench: Bench) -> None:
         world = bench.world()
         world.server.misbehave = misbehave  # type: ignore[attr-defined]
-        running = world.start(QUIET_ASK)
+        run = world.start(QUIET_ASK)
         while not any(path == "asked" for path, _ in world.server.requests):
             time.sleep(0.1)
         time.sleep(13)  # ten, and some for a busy machine
-        os.killpg(running.process.pid, signal.SIGINT)
+        os.killpg(run.process.pid, signal.SIGINT)
         began = time.monotonic()
-        done = running.wait()
+        output = run.wait()
         if time.monotonic() - began > 15:
             raise Failed("Ctrl-C did not end the wait")
-        if "Traceback" in done.text:
-            raise Failed(f"a raw traceback: {done.tail}")
-        if "waiting" not in done.text or "until" not in done.text:
-            raise Failed(f"ten seconds passed without a word: {done.tail}")
+        if "Traceback" in output.text:
+            raise Failed(f"a raw traceback: {output.tail}")
+        if "waiting" not in output.text or "until" not in output.text:
+            raise Failed(f"ten seconds passed without a word: {output.tail}")
         world.wait_until_empty()
         world.server.misbehave = None  # type: ignore[attr-defined]
         bench.judge(world, QUIET_ASK)
@@ -299,11 +299,11 @@ def fetch_from(prepare: Callable[[World], None]) -> Act:
         world = bench.world()
         server = world.server
         prepare(world)
-        done = world.run(FETCH)
+        output = world.run(FETCH)
         files = {"/one.bin": CONTENT, "/two.bin": CONTENT[::-1]}
         server.reset()
         server.files, server.drip = files, 0.002
-        bench.judge(world, FETCH, done)
+        bench.judge(world, FETCH, output)
 
     return act
 

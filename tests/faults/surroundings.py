@@ -21,7 +21,7 @@ Prepare = Callable[[World, Bench], dict[str, str | None]]
 SETTINGS_JOB = Job(
     "settings",
     (sys.executable, "-m", "medrerun", "settings", "PROFILE", "ANSWERS"),
-    lambda _, done: done.out,
+    lambda _, output: output.out,
 )
 
 
@@ -36,9 +36,9 @@ def prepared(job: Job, prepare: Prepare) -> Act:
     def act(bench: Bench) -> None:
         world = bench.world(job.before)
         variables = prepare(world, bench)
-        done = world.run(job, **variables)
+        output = world.run(job, **variables)
         world.prefix = ()
-        bench.judge(world, job, done)
+        bench.judge(world, job, output)
 
     return act
 
@@ -60,9 +60,9 @@ def through_shell(job: Job, pattern: str) -> Act:
         world = bench.world(job.before)
         words = " ".join(f"'{word}'" for word in job.command)
         line = Job(job.name, ("bash", "-c", pattern.format(words)), job.result)
-        done = world.run(line)
-        if "Traceback" in done.text:
-            raise Failed(f"a raw traceback: {done.tail}")
+        output = world.run(line)
+        if "Traceback" in output.text:
+            raise Failed(f"a raw traceback: {output.tail}")
         bench.judge(world, job)
 
     return act
@@ -76,8 +76,8 @@ def in_folder(job: Job, name: bytes) -> Act:
         folder.mkdir(parents=True)
         world = bench.world(job.before, folder)
         bench.judge(world, job, world.run(job))
-        if made := sorted(path.name for path in bench.folder.rglob("ran-*")):
-            raise Failed(f"the name of the folder ran as code: {made}")
+        if traces := sorted(path.name for path in bench.folder.rglob("ran-*")):
+            raise Failed(f"the name of the folder ran as code: {traces}")
 
     return act
 
@@ -91,9 +91,9 @@ def behind_link(job: Job) -> Act:
         link = bench.folder / "link"
         link.symlink_to(real, target_is_directory=True)
         world.root = link
-        done = world.run(job)
+        output = world.run(job)
         world.root = real
-        bench.judge(world, job, done)
+        bench.judge(world, job, output)
 
     return act
 
@@ -111,11 +111,11 @@ def as_code(name: str, template: str) -> Act:
         variables: dict[str, str | None] = {} if arguments else {"LLM_MODEL": value}
         goals = [] if name == "NB" else ["NB=01_demo_small"]
         job = Job("code", ("make", "notebook", *goals, *arguments), NOTEBOOK.result)
-        done = world.run(job, **variables)
+        output = world.run(job, **variables)
         if list(world.root.rglob("ran-as-code")):
-            raise Failed(f"a command of the value ran: {done.tail}")
-        if "Traceback" in done.text:
-            raise Failed(f"a raw traceback: {done.tail}")
+            raise Failed(f"a command of the value ran: {output.tail}")
+        if "Traceback" in output.text:
+            raise Failed(f"a raw traceback: {output.tail}")
         bench.judge(world, NOTEBOOK)
 
     return act
@@ -127,11 +127,11 @@ def env_file_as_code(template: str) -> Act:
     def act(bench: Bench) -> None:
         world = bench.world()
         (world.root / ".env").write_text(template.format("touch ran-as-code"))
-        done = world.run(NOTEBOOK)
+        output = world.run(NOTEBOOK)
         (world.root / ".env").unlink()
         if list(world.root.rglob("ran-as-code")):
-            raise Failed(f"a line of .env ran: {done.tail}")
-        bench.judge(world, NOTEBOOK, done)
+            raise Failed(f"a line of .env ran: {output.tail}")
+        bench.judge(world, NOTEBOOK, output)
 
     return act
 
@@ -175,14 +175,14 @@ def with_env(job: Job, prepare: Prepare) -> Act:
     def act(bench: Bench) -> None:
         world = bench.world(job.before)
         prepare(world, bench)
-        done = world.run(job)
+        output = world.run(job)
         world.prefix = ()
         path = world.root / ".env"
         if path.is_dir() and not path.is_symlink():
             path.rmdir()
         else:
             path.unlink()
-        bench.judge(world, job, done)
+        bench.judge(world, job, output)
 
     return act
 
@@ -195,7 +195,7 @@ def temporary_folder(make: Callable[[Path], Path]) -> Prepare:
     return lambda world, bench: {"TMPDIR": str(make(bench.folder))}
 
 
-def _made(folder: Path, name: str, mode: int = 0o755) -> Path:
+def _make_folder(folder: Path, name: str, mode: int = 0o755) -> Path:
     path = folder / name
     path.mkdir(parents=True)
     path.chmod(mode)
@@ -245,10 +245,10 @@ def taken_by_file(path: str) -> Act:
         file = world.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("in the way")
-        done = world.run(NOTEBOOK)
+        output = world.run(NOTEBOOK)
         if file.is_file():
             file.unlink()
-        bench.judge(world, NOTEBOOK, done)
+        bench.judge(world, NOTEBOOK, output)
 
     return act
 
@@ -286,11 +286,11 @@ def no_inodes(job: Job) -> Act:
     def act(bench: Bench) -> None:
         disk = Disk(bench)
         world = bench.world(job.before, disk.folder)
-        seen = os.statvfs(disk.folder)
-        disk.remount(f"rw,nr_inodes={seen.f_files - seen.f_ffree + bench.rng.randrange(6)}")
-        done = world.run(job)
-        disk.remount(f"rw,nr_inodes={seen.f_files}")
-        bench.judge(world, job, done)
+        status = os.statvfs(disk.folder)
+        disk.remount(f"rw,nr_inodes={status.f_files - status.f_ffree + bench.rng.randrange(6)}")
+        output = world.run(job)
+        disk.remount(f"rw,nr_inodes={status.f_files}")
+        bench.judge(world, job, output)
 
     return act
 
@@ -407,8 +407,8 @@ def _rows() -> Iterator[Trial]:
     for kind in ("a pipe", "a folder", "a link to itself", "another user's"):
         yield Trial("surroundings", f".env is {kind}", with_env(NOTEBOOK, env_is(kind)))
     for name, prepare in (
-        ("TMPDIR of 130 letters", temporary_folder(lambda folder: _made(folder, "x" * 130))),
-        ("TMPDIR with blanks", temporary_folder(lambda folder: _made(folder, "a  b"))),
+        ("TMPDIR of 130 letters", temporary_folder(lambda folder: _make_folder(folder, "x" * 130))),
+        ("TMPDIR with blanks", temporary_folder(lambda folder: _make_folder(folder, "a  b"))),
         ("TMPDIR that is not there", temporary_folder(lambda folder: folder / "none")),
         ("a broken configuration at home", home("broken")),
         ("a home that may only be read", home("read-only")),
@@ -416,7 +416,7 @@ def _rows() -> Iterator[Trial]:
     ):
         yield Trial("surroundings", name, prepared(NOTEBOOK, prepare))
     for job in (INDEX, GRAPH):
-        long = temporary_folder(lambda folder: _made(folder, "x" * 130))
+        long = temporary_folder(lambda folder: _make_folder(folder, "x" * 130))
         yield Trial("surroundings", f"{job.name}, TMPDIR of 130 letters", prepared(job, long))
         yield Trial("surroundings", f"{job.name}, POSIX", with_variables(job, LC_ALL="POSIX"))
     for name, prefix in (

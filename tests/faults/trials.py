@@ -22,8 +22,8 @@ from helpers import requests
 # --------------------------------------------------------------------------------------------------------- commands
 
 
-def _printed(_: World, done: Done) -> object:
-    return done.out.splitlines()[-1:]
+def _printed(_: World, output: Done) -> object:
+    return output.out.splitlines()[-1:]
 
 
 def _reported(world: World, _: Done) -> tuple[object, ...]:
@@ -33,8 +33,8 @@ def _reported(world: World, _: Done) -> tuple[object, ...]:
     notebook = json.loads((build / f"executed/smoke/{name}.ipynb").read_text())
     rows = answers.read(build / "answers" / "smoke" / name)
     store = requests.Store(world.root / "data" / "derived" / "requests")
-    asked = json.loads((build / f"records/smoke/requests/{name}.json").read_text())["requests"]
-    stored = {key: row.reply for key, row in store.get(asked).items()}
+    keys = json.loads((build / f"records/smoke/requests/{name}.json").read_text())["requests"]
+    replies = {key: row.reply for key, row in store.get(keys).items()}
     store.close()
     outputs = [output for cell in notebook["cells"] for output in cell.get("outputs", [])]
     return (
@@ -44,7 +44,7 @@ def _reported(world: World, _: Done) -> tuple[object, ...]:
         [
             str(o.get("text") or o.get("data")) for o in outputs if o.get("name") != "stderr"
         ],  # progress
-        hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest(),
+        hashlib.sha256(json.dumps(replies, sort_keys=True).encode()).hexdigest(),
     )
 
 
@@ -66,12 +66,12 @@ NOTEBOOK = Job(
 )
 # where nothing can be written, what the model said cannot be stored; the run says so and goes on
 UNSTORED = Job(
-    "notebook whose replies need not be stored", NOTEBOOK.command, lambda *of: _reported(*of)[:-1]
+    "notebook whose replies need not be stored", NOTEBOOK.command, lambda *run: _reported(*run)[:-1]
 )
 BOARD = Job(
     "scoreboard",
     (sys.executable, "-m", "medrerun", "scoreboard"),
-    lambda _, done: done.out,
+    lambda _, output: output.out,
     before=NOTEBOOK,
 )
 ASK = Job(
@@ -129,30 +129,30 @@ def kill(job: Job, victim: str = "") -> Callable[[Bench], None]:
     def act(bench: Bench) -> None:
         world = bench.world(job.before)
         seconds = bench.seconds(job)
-        running = world.start(job)
-        target: psutil.Process = running.process
+        run = world.start(job)
+        target: psutil.Process = run.process
         if victim in ("", "everything"):
             time.sleep(bench.rng.uniform(0, 1.1 * seconds))
         else:
-            while not (found := world.processes(victim)) and _runs(running.process):
+            while not (processes := world.processes(victim)) and _runs(run.process):
                 time.sleep(0.02)
-            target = found[0] if found else target
+            target = processes[0] if processes else target
             time.sleep(bench.rng.uniform(0, 0.4 * seconds))
         if victim == "everything":
             world.kill()
         elif target.is_running():
             target.kill()
-        done = running.wait()
+        output = run.wait()
         world.wait_until_empty()
         bench.judge(
-            world, job, done if target is not running.process and victim != "everything" else None
+            world, job, output if target is not run.process and victim != "everything" else None
         )
         world.wait_until_empty()
         if job is ASK:
-            asked = sum(path == "asked" for path, _ in world.server.requests)
-            if asked > 60 + 4:
+            n_requests = sum(path == "asked" for path, _ in world.server.requests)
+            if n_requests > 60 + 4:
                 raise Failed(
-                    f"{asked} requests for 60 replies, four at a time: some that had come were lost"
+                    f"{n_requests} requests for 60 replies, four at a time: some that had come were lost"
                 )
 
     return act
@@ -161,29 +161,29 @@ def kill(job: Job, victim: str = "") -> Callable[[Bench], None]:
 # ------------------------------------------------------------------------------------------------------------ disks
 
 
-def full(job: Job, most: int) -> Callable[[Bench], None]:
+def full(job: Job, max_bytes: int) -> Callable[[Bench], None]:
     """Leave a disk room for so many bytes at most."""
 
     def act(bench: Bench) -> None:
         disk = Disk(bench)
         world = bench.world(job.before, disk.folder)
-        disk.leave(bench.rng.randrange(most))
-        done = world.run(job)
+        disk.leave(bench.rng.randrange(max_bytes))
+        output = world.run(job)
         disk.remount("rw,size=1g")
-        bench.judge(world, job, done)
+        bench.judge(world, job, output)
 
     return act
 
 
-def limited(job: Job, most: int) -> Callable[[Bench], None]:
+def limited(job: Job, max_bytes: int) -> Callable[[Bench], None]:
     """Let no file have more than so many bytes at most, which needs no privilege."""
 
     def act(bench: Bench) -> None:
         world = bench.world(job.before)
-        world.prefix = ("prlimit", f"--fsize={bench.rng.randrange(most)}")
-        done = world.run(job)
+        world.prefix = ("prlimit", f"--fsize={bench.rng.randrange(max_bytes)}")
+        output = world.run(job)
         world.prefix = ()
-        bench.judge(world, job, done)
+        bench.judge(world, job, output)
 
     return act
 
@@ -195,9 +195,9 @@ def read_only(job: Job) -> Callable[[Bench], None]:
         disk = Disk(bench)
         world = bench.world(job.before, disk.folder)
         disk.remount("ro")
-        done = world.run(job)
+        output = world.run(job)
         disk.remount("rw")
-        bench.judge(world, job, done)
+        bench.judge(world, job, output)
 
     return act
 
@@ -214,12 +214,12 @@ def not_ours(job: Job, folder: str) -> Callable[[Bench], None]:
         for path, mode in modes.items():
             path.chmod(mode & ~0o222)
         world.prefix = tuple(as_a_user())
-        done = world.run(job)
+        output = world.run(job)
         for path, mode in modes.items():
             if path.exists():
                 path.chmod(mode)
         world.prefix = ()
-        bench.judge(world, job, done)
+        bench.judge(world, job, output)
 
     return act
 
@@ -261,9 +261,9 @@ def misread(pattern: str) -> Callable[[Bench], None]:
         world = bench.world(BOARD)
         path = world.path(pattern, bench.rng)
         damage(path, bench.rng)
-        done = world.run(BOARD).clear()
-        if done.out != bench.undisturbed.after(BOARD)[1] and path.name not in done.text:
-            raise Failed(f"another board, and no word on {path.name}: {done.out[:600]}")
+        output = world.run(BOARD).clear()
+        if output.out != bench.undisturbed.after(BOARD)[1] and path.name not in output.text:
+            raise Failed(f"another board, and no word on {path.name}: {output.out[:600]}")
         bench.judge(world, NOTEBOOK, world.run(NOTEBOOK))
         bench.judge(world, BOARD)
 
@@ -273,12 +273,12 @@ def misread(pattern: str) -> Callable[[Bench], None]:
 def half_fetched(bench: Bench) -> None:
     """Damage what an interrupted fetch has left."""
     world = bench.world()
-    running = world.start(FETCH)
-    while not list(world.root.glob("data/raw/set/*.part")) and _runs(running.process):
+    run = world.start(FETCH)
+    while not list(world.root.glob("data/raw/set/*.part")) and _runs(run.process):
         time.sleep(0.02)
     time.sleep(0.3)
     world.kill()
-    running.wait()
+    run.wait()
     damage(world.path("data/raw/set/*.part*", bench.rng), bench.rng)
     bench.judge(world, FETCH, world.run(FETCH))
 
@@ -304,8 +304,8 @@ def _shift(root: Path, seconds: float) -> None:
             and "derived/models" not in str(path)
             and "raw/models" not in str(path)
         ):
-            seen = path.stat()
-            os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns + int(seconds * 1e9)))
+            status = path.stat()
+            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + int(seconds * 1e9)))
 
 
 def step(job: Job, hours: float) -> Callable[[Bench], None]:
@@ -313,10 +313,10 @@ def step(job: Job, hours: float) -> Callable[[Bench], None]:
 
     def act(bench: Bench) -> None:
         world = bench.world(job.before)
-        running = world.start(job)
+        run = world.start(job)
         time.sleep(bench.rng.uniform(0, bench.seconds(job)))
         _shift(world.root, -3600 * hours)
-        bench.judge(world, job, running.wait())
+        bench.judge(world, job, run.wait())
 
     return act
 
@@ -327,15 +327,15 @@ def edited_after(path: str, before: str, after: str, hours: float) -> Callable[[
     def act(bench: Bench) -> None:
         world, other = bench.world(NOTEBOOK), bench.folder / "other"
         edited = (world.root / path).read_text().replace(before, after)
-        wanted_world = bench.world(None, other)
-        (wanted_world.root / path).write_text(edited)
-        wanted = _reported(wanted_world, wanted_world.run(NOTEBOOK))
-        if wanted == bench.undisturbed.after(NOTEBOOK)[1]:
+        edited_world = bench.world(None, other)
+        (edited_world.root / path).write_text(edited)
+        expected = _reported(edited_world, edited_world.run(NOTEBOOK))
+        if expected == bench.undisturbed.after(NOTEBOOK)[1]:
             raise Failed("harness: the edit changes nothing")
         _shift(world.root, -3600 * hours)
         (world.root / path).write_text(edited)
-        found = _reported(world, world.run(NOTEBOOK).clear())
-        if found != wanted:
+        report = _reported(world, world.run(NOTEBOOK).clear())
+        if report != expected:
             raise Failed(f"the edit of {path} was not seen")
 
     return act
@@ -355,14 +355,14 @@ def twice(*jobs: Job) -> Callable[[Bench], None]:
             return world.run(job)
 
         with ThreadPoolExecutor(len(jobs)) as pool:
-            done = list(pool.map(later, jobs))
-        for job, one in zip(jobs, done, strict=True):
-            if one.clear().code:
-                raise Failed(f"{job.name} beside {', '.join(j.name for j in jobs)}: {one.tail}")
+            outputs = list(pool.map(later, jobs))
+        for job, output in zip(jobs, outputs, strict=True):
+            if output.clear().code:
+                raise Failed(f"{job.name} beside {', '.join(j.name for j in jobs)}: {output.tail}")
         for job in dict.fromkeys(jobs):
             bench.judge(world, job)
-        if jobs[0] is FETCH and (asked := len(world.server.requests)) > 2:
-            raise Failed(f"two files were asked for {asked} times")
+        if jobs[0] is FETCH and (n_requests := len(world.server.requests)) > 2:
+            raise Failed(f"two files were asked for {n_requests} times")
 
     return act
 
@@ -370,10 +370,10 @@ def twice(*jobs: Job) -> Callable[[Bench], None]:
 def stopped(bench: Bench) -> None:
     """`make stop` while a notebook needs the server."""
     world = bench.world()
-    running = world.start(GRAPH)
+    run = world.start(GRAPH)
     time.sleep(bench.rng.uniform(0.5, bench.seconds(GRAPH)))
     world.run(Job("stop", ("make", "--no-print-directory", "stop"), _printed)).clear()
-    bench.judge(world, GRAPH, running.wait())
+    bench.judge(world, GRAPH, run.wait())
 
 
 # ------------------------------------------------------------------------------------------------------------ table

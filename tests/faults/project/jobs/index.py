@@ -15,13 +15,13 @@ class Letters(vectors.Encoder):
     name, engine, digest, dimension, max_tokens = "letters", "none", "0", 64, 512
 
     def _encode(self, texts, progress):
-        found = (
+        matrix = (
             np.array(
                 [list(hashlib.sha512(text.encode()).digest()) for text in texts], dtype=np.float32
             )
             - 127
         )
-        return found / np.linalg.norm(found, axis=1, keepdims=True), self._find_truncated(texts)
+        return matrix / np.linalg.norm(matrix, axis=1, keepdims=True), self._find_truncated(texts)
 
     def _find_truncated(self, texts):
         return np.zeros(len(texts), dtype=bool)

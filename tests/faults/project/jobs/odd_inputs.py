@@ -48,7 +48,7 @@ def _zip(members: dict[str, bytes | str]) -> bytes:
     return buffer.getvalue()
 
 
-def _word(document: str, **more: bytes | str) -> bytes:
+def _word(document: str, **extra: bytes | str) -> bytes:
     types = (
         '<?xml version="1.0"?><Types xmlns="http://schemas.openxmlformats.org/package/2006/'
         'content-types"><Default Extension="xml" ContentType="application/xml"/></Types>'
@@ -64,7 +64,7 @@ def _word(document: str, **more: bytes | str) -> bytes:
         "_rels/.rels": relations,
         "word/document.xml": document,
     }
-    return _zip(members | more)
+    return _zip(members | extra)
 
 
 def _paragraph(text: str, before: str = "") -> str:
@@ -220,18 +220,18 @@ def main() -> None:
         return read_own_folder(folder)
 
     def read_file(name: str, content: str | bytes | Callable[[], bytes]) -> object:
-        made = content() if callable(content) else content
-        data = made if isinstance(made, bytes) else made.encode()
+        value = content() if callable(content) else content
+        data = value if isinstance(value, bytes) else value.encode()
         return read_folder(lambda folder: (folder / name).write_bytes(data))
 
-    found = {}
+    outcomes = {}
     for name, content in TABLES.items():
-        found[f"table: {name}"] = outcome(partial(read_table, content))
-    for name, (file, written) in FILES.items():
-        found[f"document: {name}"] = outcome(partial(read_file, file, written))
+        outcomes[f"table: {name}"] = outcome(partial(read_table, content))
+    for name, (file, file_content) in FILES.items():
+        outcomes[f"document: {name}"] = outcome(partial(read_file, file, file_content))
     for name, fill in FOLDERS.items():
-        found[f"folder: {name}"] = outcome(partial(read_folder, fill))
-    sys.stdout.write(json.dumps(found) + "\n")
+        outcomes[f"folder: {name}"] = outcome(partial(read_folder, fill))
+    sys.stdout.write(json.dumps(outcomes) + "\n")
 
 
 if __name__ == "__main__":

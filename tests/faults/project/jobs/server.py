@@ -10,9 +10,9 @@ from resources.engines import Launch
 
 def launch(say):
     port = services.free_port()
-    at = f"http://127.0.0.1:{port}/"
+    url = f"http://127.0.0.1:{port}/"
     command = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"]
-    return Launch("llm", command, {}, at, {"base_url": at, "version": "plain"})
+    return Launch("llm", command, {}, url, {"base_url": url, "version": "plain"})
 
 
 try:
