@@ -437,6 +437,27 @@ def test_clear_takes_its_labels_and_what_vouches_for_them(
         db.clear()
 
 
+@pytest.mark.engine
+def test_two_graphs_of_the_same_labels_share_a_database_if_one_has_a_prefix(
+    endpoint: GraphEndpoint, db: Graph
+) -> None:
+    assert load_pairs_once(db, "1", [("a", "x")])
+    with Graph(endpoint, prefix=graph_catalogue.OWN_PREFIX) as own:
+        assert load_pairs_once(own, "2", [("b", "y")])
+        assert not load_pairs_once(own, "2", [("b", "y")])
+        with pytest.raises(KeyboardInterrupt):
+            load_pairs_once(own, "3", [("c", "z")], fail=True)
+        assert not own.loaded("pairs", "2")
+        assert own.count("(n:Own_Drug)") == own.count("(n:Own_Effect)") == 1
+        edges = "(:Own_Drug {name: 'c'})-[n:MAY_CAUSE]->(:Own_Effect {name: 'z'})"
+        assert own.count(edges) == 1
+        assert db.loaded("pairs", "1")
+        own.clear("Drug", "Effect")
+        assert own.count("(n:Own_Drug)") == 0
+    assert not load_pairs_once(db, "1", [("a", "x")])
+    assert stored_pairs(db) == [("a", "x")]
+
+
 @pytest.fixture
 def own(endpoint: GraphEndpoint, db: Graph) -> Iterator[Graph]:
     """The same graph as a server of the user's own."""

@@ -21,9 +21,9 @@ __all__ = ["CypherRejected", "Graph", "GraphError", "Row", "Untrusted", "connect
 class Graph(Loader):
     """A connection that loads, reads, and runs Cypher that someone else wrote."""
 
-    def __init__(self, endpoint: GraphEndpoint) -> None:
-        """Connect; see `connect` for the errors."""
-        super().__init__(endpoint)
+    def __init__(self, endpoint: GraphEndpoint, prefix: str = "") -> None:
+        """Connect; see `connect` for the errors, and `Catalogue` for the prefix."""
+        super().__init__(endpoint, prefix)
         self._reader = UntrustedReader(endpoint)
 
     def close(self) -> None:

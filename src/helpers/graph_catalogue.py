@@ -37,11 +37,16 @@ log = logging.getLogger(__name__)
 
 
 class Catalogue(Connection):
-    """A connection that knows what is loaded, and removes it."""
+    """A connection that knows what is loaded, and removes it.
 
-    def __init__(self, endpoint: GraphEndpoint) -> None:
+    Two graphs of the same labels may share a database if one has a prefix: it begins each label
+    that is loaded or deleted, and the name of each data set. What is read is not changed.
+    """
+
+    def __init__(self, endpoint: GraphEndpoint, prefix: str = "") -> None:
         """Connect; see `graph.connect` for the errors."""
         super().__init__(endpoint)
+        self._prefix = prefix
         self._owner = "" if endpoint.embedded else _read_owner()
         self._loading = ""
         self._keys: dict[str, str] = {}
@@ -87,6 +92,7 @@ class Catalogue(Connection):
 
     def loaded(self, name: str, sha256: str) -> bool:
         """Whether a data set is loaded to its end and looks as it did then; logs a difference."""
+        name = self._prefixed(name)
         notes = self.read(
             f"MATCH (m:{MARKER} {{name: $name}}) RETURN m.sha256 AS sha256, m.content AS content",
             name=name,
@@ -129,6 +135,7 @@ class Catalogue(Connection):
         """
         if not labels:
             raise ValueError("clear needs the labels to delete.")
+        labels = tuple(self._prefixed(label) for label in labels)
         if not self.endpoint.embedded:
             self._refuse_foreign_nodes(labels)
         # The notes first: an interrupted clear must not leave one that vouches for what is gone.
@@ -179,7 +186,7 @@ class Catalogue(Connection):
         self._loading = name
 
     def _note_label(self, label: str, key: str) -> None:
-        """Note that nodes of a label are about to be loaded, before the first one is there."""
+        """Note that nodes of a label, with its prefix, are about to be loaded."""
         if label in self._keys:
             return
         self._keys[label] = key
@@ -195,6 +202,7 @@ class Catalogue(Connection):
 
     def _note(self, find: Literal["MERGE", "MATCH"], name: str, **changes: object) -> None:
         """Change what is noted of a data set, unless another copy loaded it: then a GraphError."""
+        name = self._prefixed(name)
         notes = self._write(
             f"{find} (m:{MARKER} {{name: $name}}) "
             f"FOREACH (_ IN CASE WHEN {NOBODYS_OR_OURS} THEN [1] ELSE [] END | SET m += $changes) "
@@ -205,11 +213,15 @@ class Catalogue(Connection):
         )
         self._refuse_other_owners([note["owner"] for note in notes], f"the graph {name!r}")
 
+    def _prefixed(self, name: str) -> str:
+        """Put the prefix before a label, or before the name of a data set."""
+        return f"{self._prefix}{name}"
+
     def _content(self, nodes: Iterable[Any], edges: Iterable[Any]) -> dict[str, list[list[Any]]]:
         """Count nodes and relationships, and digest the keys of the nodes.
 
         Args:
-            nodes: Label and key property, whatever follows.
+            nodes: Label with its prefix and key property, whatever follows.
             edges: Type, label of the start and label of the end, whatever follows.
         """
         content: dict[str, list[list[Any]]] = {"nodes": [], "edges": []}

@@ -25,6 +25,7 @@ class Loader(Catalogue):
 
     def constraint(self, label: str, prop: str) -> None:
         """Make `prop` unique among the nodes of `label`, and indexed; nothing happens if it is."""
+        label = self._prefixed(label)
         self._write(
             f"CREATE CONSTRAINT IF NOT EXISTS FOR (n:{quoted(label)}) "
             f"REQUIRE n.{quoted(prop)} IS UNIQUE"
@@ -46,6 +47,7 @@ class Loader(Catalogue):
         Returns:
             The number of rows.
         """
+        label = self._prefixed(label)
         self._note_label(label, key)
         statement = f"MERGE (n:{quoted(label)} {{{quoted(key)}: row.key}}) SET n += row.properties"
         step = Step(f"load {label}", statement, {"key": (label, key, key)})
@@ -78,6 +80,7 @@ class Loader(Catalogue):
             GraphError: An end does not exist, or its key is not unique.
             ValueError: A row has no key for an end, or is too large.
         """
+        start, end = self._prefixed_end(start), self._prefixed_end(end)
         self._edges.add((type_name, start[0], end[0]))
         # What MERGE would do, which on the embedded server walks through all edges of the first
         # node for each row.
@@ -91,6 +94,10 @@ class Loader(Catalogue):
         )
         step = Step(f"load {type_name}", statement, {"start": start, "end": end})
         return self._load(step, rows, progress)
+
+    def _prefixed_end(self, end: End) -> End:
+        label, key, field = end
+        return self._prefixed(label), key, field
 
     def _load(self, step: "Step", rows: Iterable[Mapping[str, Any]], progress: bool) -> int:
         total = len(rows) if isinstance(rows, Sized) else None
