@@ -17,7 +17,8 @@ import pytest
 from conftest import REPOSITORY, make_wheel
 
 from medrerun import set_up
-from publish import freshness, serving
+from publish import freshness, schedule, serving
+from publish.chapters import heading
 
 PROFILES = ("smoke", "laptop", "paper")
 PYTHON = f"PYTHON={sys.executable}"
@@ -268,6 +269,41 @@ def test_what_cannot_be_asked_of_make_is_named(
     assert process.returncode != 0
     assert message in process.stderr.splitlines()[0]
     assert "Traceback" not in process.stderr
+
+
+def test_the_chapters_are_listed_with_number_and_title() -> None:
+    lines = run_medrerun("run", "--list").stdout.splitlines()
+    chapters = sorted((REPOSITORY / "notebooks").glob("*.ipynb"))
+    expected = [[path.stem[:2], path.stem, heading(path)] for path in chapters]
+    assert [line.split(maxsplit=2) for line in lines] == expected
+    single = run_medrerun("run", "--list", chapters[6].stem).stdout
+    assert single.split(maxsplit=2) == [*expected[6][:2], f"{expected[6][2]}\n"]
+
+
+@pytest.mark.parametrize(
+    ("text", "nearest"),
+    [
+        ("6", "06_interactions_qa"),
+        ("06", "06_interactions_qa"),
+        ("0", "00_side_effects_data"),
+        ("Forward", "01_side_effects_forward"),
+        ("06_interaction_qa", "06_interactions_qa"),
+        ("qarag", "15_qarag_finetune, 16_qarag_retrieval, 17_qarag_answers"),
+    ],
+)
+def test_a_name_of_no_notebook_is_answered_with_the_nearest(text: str, nearest: str) -> None:
+    with pytest.raises(schedule.ScheduleError) as error:
+        schedule.select([text])
+    assert f"found {text!r}. Did you mean {nearest}" in str(error.value)
+    assert "`medrerun run --list`" in str(error.value)
+
+
+def test_a_name_that_is_near_to_none_is_answered_with_all() -> None:
+    process = run_medrerun("run", "99")
+    assert process.returncode == 1
+    assert len(process.stderr.splitlines()) == 1
+    for path in (REPOSITORY / "notebooks").glob("*.ipynb"):
+        assert path.stem in process.stderr
 
 
 @pytest.mark.parametrize("port", ["abc", "0", "70000"])

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -56,16 +57,32 @@ def run(
     jobs: Annotated[int | None, typer.Option(min=1, help="notebooks at once")] = None,
     models: Annotated[list[str] | None, typer.Option("--model", help="a further model")] = None,
     again: Annotated[bool, typer.Option("--again", help="also if up to date")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="list them, and run none")] = False,
 ) -> None:
     """Run the notebooks that are not up to date, with the profile's model or with further ones."""
     from publish import schedule  # noqa: PLC0415
 
+    if listing:
+        _list_chapters(schedule.select(notebooks or []))
+        return
     status = 0
     for model in models or [""]:
         if model:
             _set("LLM_MODEL", model)
         status = max(status, schedule.run_stale(notebooks or [], jobs, again=again))
     raise typer.Exit(status)
+
+
+def _list_chapters(names: Sequence[str]) -> None:
+    """Print the number, the name and the title of notebooks, a line each."""
+    from publish.chapters import heading  # noqa: PLC0415
+    from resources.settings import NOTEBOOKS  # noqa: PLC0415
+
+    width = max(map(len, names), default=0)
+    for name in names:
+        number = name.partition("_")[0]
+        title = heading(NOTEBOOKS / f"{name}.ipynb")
+        sys.stdout.write(f"{number}  {name:<{width}}  {title}\n")
 
 
 @app.command()

@@ -1,5 +1,6 @@
 """Runs the notebooks that are stale, some of them at once, each in a process of its own."""
 
+import difflib
 import os
 import resource
 import signal
@@ -50,11 +51,33 @@ def select(names: Sequence[str]) -> list[str]:
     selected = [name for text in names for name in text.split()]
     unknown = sorted(set(selected) - set(known))
     if unknown or (names and not selected):
-        found = f"found {' '.join(unknown)!r}"
         raise ScheduleError(
-            f"Name a notebook, or some of them; {found}. There are: {' '.join(known)}"
+            f"Name a notebook, or some of them; found {' '.join(unknown)!r}. "
+            f"{_suggestion(unknown, known)} `medrerun run --list` lists all with their titles."
         )
     return selected or known
+
+
+def _suggestion(unknown: Sequence[str], known: Sequence[str]) -> str:
+    """Name the notebooks that unknown names may stand for; all, if none is near."""
+    near: dict[str, None] = {}
+    for text in unknown:
+        near |= dict.fromkeys(nearest_names(text, known))
+    return f"Did you mean {', '.join(near)}?" if near else f"There are: {' '.join(known)}."
+
+
+def nearest_names(text: str, known: Sequence[str]) -> list[str]:
+    """Return the notebooks that a text may stand for: of that number, with that text, or alike.
+
+    Args:
+        text: What a user wrote, such as ``6``, ``forward`` or a misspelt name.
+        known: Names of notebooks.
+    """
+    if text.isdecimal():
+        number = text.lstrip("0")
+        return [name for name in known if name.partition("_")[0].lstrip("0") == number]
+    containing = [name for name in known if text.lower() in name.lower()]
+    return containing or difflib.get_close_matches(text.lower(), known, n=3, cutoff=0.6)
 
 
 def default_jobs() -> int:
