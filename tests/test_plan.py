@@ -41,6 +41,18 @@ def planning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     settings.cache_clear()
 
 
+@pytest.fixture
+def plan_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """The folder of a plan's project of links; a server that ran in it is stopped afterwards."""
+    folder = tmp_path / "plan"
+    monkeypatch.setattr(plan, "FOLDER", folder)
+    yield folder
+    if (folder / "_build" / "services").exists():
+        variables = {"MEDRAG_ROOT": str(folder), "PYTHONPATH": str(ROOT / "src")}
+        command = [sys.executable, "-m", "resources.services", "stop"]
+        subprocess.run(command, env=os.environ | variables, check=True)
+
+
 def model(context: int = 0) -> LLM:
     """A model at an address that nothing listens on."""
     endpoint = LlmEndpoint("http://127.0.0.1:9/v1", "m", "", "openai", "", "", context, 1)
@@ -65,7 +77,7 @@ def test_prompts_have_the_tokens_that_the_servers_of_the_reference_counted():
     wrong = {}
     files = [path for path in RELEASED.rglob("*.parquet") if "withheld" not in path.parts]
     for chapter, paths in groupby(sorted(files), key=chapter_of):
-        rows = pd.concat([pd.read_parquet(path, columns=COUNTED).head(100) for path in paths])
+        rows = pd.concat([pd.read_parquet(path, columns=COUNTED).head(20) for path in paths])
         rows = rows[rows.prompt.notna() & (rows.prompt_tokens > 0)]
         if rows.empty:
             continue
@@ -158,13 +170,12 @@ def test_the_table_has_a_row_for_each_chapter_and_model_and_the_sum():
     assert "money" in text
 
 
-def test_no_encoder_of_a_plan_has_to_be_fetched(monkeypatch, tmp_path):
-    monkeypatch.setattr(plan, "FOLDER", tmp_path / "plan")
+def test_no_encoder_of_a_plan_has_to_be_fetched(plan_folder):
     plan.prepare("paper")
-    text = (tmp_path / "plan" / "notebooks" / "profiles" / "paper.yml").read_text()
+    text = (plan_folder / "notebooks" / "profiles" / "paper.yml").read_text()
     assert "Bio_ClinicalBERT" not in text
     assert "reranker:" not in text
-    assert not (tmp_path / "plan" / "notebooks" / "18_across_papers.ipynb").is_symlink()
+    assert not (plan_folder / "notebooks" / "18_across_papers.ipynb").is_symlink()
 
 
 def code_cells(*sources: str) -> list[dict[str, Any]]:
@@ -186,28 +197,49 @@ def test_a_plan_goes_on_only_after_cells_that_no_later_cell_needs():
     assert goes_on == [False, True, False, False, True]
 
 
-def test_a_chapter_without_its_data_has_no_plan_and_the_error_names_the_data(monkeypatch, tmp_path):
-    monkeypatch.setattr(plan, "FOLDER", tmp_path / "plan")
-    plan.prepare("smoke")
-    path = tmp_path / "plan" / "notebooks" / "07_biomedrag_triples.ipynb"
-    notebook = json.loads(path.read_text())
-    (parameters,) = [
-        cell for cell in notebook["cells"] if "parameters" in cell["metadata"].get("tags", [])
-    ]
-    asking = """
+ASKING = """
 from helpers import llm
 model = llm.connect(llm_model)
 model.chat_many([[{"role": "user", "content": "Is it?"}]], max_tokens=5, label="ask")
 """
+
+
+def replace_cells(path: Path, *sources: str) -> None:
+    """Let a notebook have its parameters and then these cells of code alone."""
+    notebook = json.loads(path.read_text())
+    (parameters,) = [
+        cell for cell in notebook["cells"] if "parameters" in cell["metadata"].get("tags", [])
+    ]
+    notebook["cells"] = [parameters, *code_cells(*sources)]
+    path.write_text(json.dumps(plan._going_on(notebook)))
+
+
+def test_a_chapter_without_its_data_has_no_plan_and_the_error_names_the_data(plan_folder):
+    plan.prepare("smoke")
     lacking = """
 from resources.datasets import DataUnavailable
 loaded = {}
 raise DataUnavailable("GIT could not be fetched.")
 """
-    notebook["cells"] = [parameters, *code_cells(asking, lacking, "chosen = loaded['x']", "chosen")]
-    path.write_text(json.dumps(plan._going_on(notebook)))
+    path = plan_folder / "notebooks" / "07_biomedrag_triples.ipynb"
+    replace_cells(path, ASKING, lacking, "chosen = loaded['x']", "chosen")
     with pytest.raises(plan.PlanError, match=r"cannot be planned: GIT could not be fetched\.$"):
         plan._plan_notebook("07_biomedrag_triples", "smoke", "")
+
+
+@pytest.mark.engine
+def test_the_chapters_of_a_plan_share_a_graph_server(plan_folder, monkeypatch):
+    monkeypatch.delenv("NEO4J_URI", raising=False)
+    plan.prepare("smoke")
+    reading = "from helpers import graph\nwith graph.connect() as db:\n    db.read('RETURN 1')"
+    processes = []
+    for name in ("01_side_effects_forward", "03_side_effects_misspelling"):
+        replace_cells(plan_folder / "notebooks" / f"{name}.ipynb", reading, ASKING)
+        (row,) = plan._plan_notebook(name, "smoke", "")
+        assert row.amount.requests == 1
+        path = plan_folder / "_build" / "services" / "graph" / "pids.json"
+        processes.append(json.loads(path.read_text()))
+    assert processes[0] == processes[1]
 
 
 UNSEEN = (
@@ -222,9 +254,9 @@ UNSEEN = (
 @pytest.mark.engine
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("notebook", UNSEEN)
-def test_a_plan_is_within_a_quarter_of_what_the_run_then_counts(notebook, tmp_path, monkeypatch):
+@pytest.mark.usefixtures("plan_folder")
+def test_a_plan_is_within_a_quarter_of_what_the_run_then_counts(notebook):
     """The smallest model and the sample, of which the plan knows nothing, answered from stored replies."""
-    monkeypatch.setattr(plan, "FOLDER", tmp_path / "plan")
     rows = plan.plan([notebook], "smoke")
     amount = sum((item.amount for item in rows), plan.Amount())
     tokens_used = _run_from_stored_replies(notebook)

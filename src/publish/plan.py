@@ -29,6 +29,7 @@ from resources import plan_file
 from resources.datasets import DataUnavailable
 from resources.parameters import declared, read_notebook
 from resources.settings import BUILD, NOTEBOOKS, ROOT, PublicError, read_profile
+from resources.supervisor import OWNER_VARIABLE
 
 FOLDER = BUILD / "plan"
 LOCAL_ENCODERS = ("encoder", "reranker_encoder", "search_encoder")
@@ -187,9 +188,11 @@ def _plan_notebook(notebook: str, profile: str, model: str) -> list[Planned]:
         path.unlink(missing_ok=True)
     variables = {"ANSWERS": "plan", "PROFILE": profile, "LLM_MODEL": model}
     variables |= {"MEDRAG_ROOT": str(FOLDER), "PYTHONPATH": str(ROOT / "src")}
+    # a graph server that one notebook starts serves the next ones, and ends with this process
+    owner = {OWNER_VARIABLE: str(os.getpid())}
     done = subprocess.run(
         [sys.executable, "-m", "publish.run", notebook],
-        env=os.environ | variables,
+        env=owner | os.environ | variables,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -94,7 +94,9 @@ def _execute_alone(notebook: str, profile: str) -> int:
     part = executed.with_suffix(".part.ipynb")
     note = freshness.note_path(notebook, profile)
     note.unlink(missing_ok=True)
-    inputs = freshness.notebook_inputs(notebook, profile)
+    is_plan = settings().answers == "plan"
+    # a plan leaves nothing that could be up to date, or read
+    inputs = {} if is_plan else freshness.notebook_inputs(notebook, profile)
     try:
         failure = hide_secrets(_failure(notebook, profile, part))
         if part.exists():
@@ -105,9 +107,12 @@ def _execute_alone(notebook: str, profile: str) -> int:
         part.replace(executed)
     finally:
         part.unlink(missing_ok=True)
-    freshness.note(note, inputs)
+    if not is_plan:
+        freshness.note(note, inputs)
     run_file("failed", notebook, profile).unlink(missing_ok=True)
     sys.stderr.write(f"  {notebook}: done in {time.monotonic() - start:.0f} s\n")
+    if is_plan:
+        return 0
     page = _first_page(notebook, executed)
     sys.stderr.write(f"  To read it before the book is built, open {page}\n")
     change = freshness.changes(inputs, freshness.notebook_inputs(notebook, profile))
