@@ -120,7 +120,7 @@ def test_the_first_rule_with_answers_decides_and_some_are_asked_here_alone():
 def test_what_is_published_and_was_not_fetched_is_the_reason():
     rows = outcomes(a=[1] * 40, b=[0] * 40, c=[1] * 40)
     weights: Any = {"scope": ["BERT"], "published": "The weights of BERT"}
-    decision = found(rows, better="a", than="b", **weights)
+    decision = decide_rerun(rows, better="a", than="b", **weights)
     assert (decision.verdict, decision.reason) == ("not tested", "published, not fetched")
     assert decision.why.startswith("The weights of BERT are published, but were not fetched")
     assert SMALL in decision.why
@@ -128,12 +128,12 @@ def test_what_is_published_and_was_not_fetched_is_the_reason():
         {"better": "a", "than": "d", "published": "The scores of d"},
         {"better": "a", "than": "b", "here_only": True},
     ]
-    decision = found(rows, first_of=parts)
+    decision = decide_rerun(rows, first_of=parts)
     assert (decision.verdict, decision.reason) == ("not tested", "published, not fetched")
     assert decision.why == "The scores of d are published, but were not fetched for this run."
-    assert here(rows, first_of=parts).verdict == "agrees"
+    assert decide_here(rows, first_of=parts).verdict == "agrees"
     parts[1] = {"better": "a", "than": "b"}
-    assert found(rows, first_of=parts).verdict == "agrees", "the next rule has answers"
+    assert decide_rerun(rows, first_of=parts).verdict == "agrees", "the next rule has answers"
 
 
 def test_here_no_rule_of_released_scores_alone_is_asked():
@@ -142,15 +142,15 @@ def test_here_no_rule_of_released_scores_alone_is_asked():
         {"better": "b", "than": "a", "of": ["rescored"]},
         {"better": "a", "than": "b", "here_only": True},
     ]
-    decision = here(rows, first_of=parts)
+    decision = decide_here(rows, first_of=parts)
     assert decision.verdict == "agrees"
     assert decision.why.count("difference") == 1
 
 
 def test_a_family_adjusts_p_and_decides_nothing():
     rows = outcomes(a=[1] * 30 + [0] * 10, b=[1] * 22 + [0] * 18, c=[1] * 29 + [0] * 11)
-    alone = found(rows, better="a", than="b")
-    family = found(rows, better="a", than="b", family=["c", "absent"])
+    alone = decide_rerun(rows, better="a", than="b")
+    family = decide_rerun(rows, better="a", than="b", family=["c", "absent"])
     assert alone.p is not None
     assert family.p == pytest.approx(2 * alone.p)
     assert family.verdict == alone.verdict == "agrees"
@@ -172,13 +172,13 @@ def test_a_claim_is_not_asked_of_rows_that_could_only_confirm_it():
     rows = outcomes(graph=[1] * 40).concat(outcomes(source="released", graph=[1] * 40))
     rule: Any = {"exactly": "graph", "bound": 1, "of": ["rescored", "rerun"]}
     rule["by_construction"] = {"rerun": "the truth is read\nfrom the graph"}
-    for decision in (found(rows, **rule), here(rows, **rule)):
+    for decision in (decide_rerun(rows, **rule), decide_here(rows, **rule)):
         assert (decision.verdict, decision.reason) == ("cannot be tested", "by construction")
         assert decision.why == "the truth is read from the graph"
     released = rules.evaluate(Rule(**rule), rows, "rescored", paper="side_effects")
     assert released.verdict == "agrees"
     first_of = [rule, {"below": "graph", "bound": 2}]
-    assert here(rows, first_of=first_of).verdict == "agrees", "the next rule is asked"
+    assert decide_here(rows, first_of=first_of).verdict == "agrees", "the next rule is asked"
 
 
 def test_a_difference_names_both_arms_and_a_forced_tie_stays_apart():
@@ -187,12 +187,12 @@ def test_a_difference_names_both_arms_and_a_forced_tie_stays_apart():
         measures["handed"] = (1.0, 1.0)
     rows = tied.concat(outcomes(own_a=[1] * 40, own_b=[1] * 10 + [0] * 30))
     tie: Any = {"better": "a", "than": "b", "tie": "handed"}
-    decision = here(rows, first_of=[tie, {"better": "own_a", "than": "own_b"}])
+    decision = decide_here(rows, first_of=[tie, {"better": "own_a", "than": "own_b"}])
     (estimate,) = decision.estimates
     assert [(arm.label, arm.value) for arm in estimate.arms] == [("own_a", 1.0), ("own_b", 0.25)]
     (forced,) = decision.ties
     assert [arm.label for arm in forced.arms] == ["a", "b"]
-    assert here(tied, **tie).ties == decision.ties
+    assert decide_here(tied, **tie).ties == decision.ties
 
 
 def test_a_function_is_asked_here_only_if_it_reads_a_rerun():

@@ -43,11 +43,11 @@ def seconds(folder: Path, answers: str, server: LlmEndpoint) -> float:
 def test_a_replay_is_faster_than_asking_anew(
     project: Path,  # noqa: F811
     small_llm: LlmEndpoint,
-    measured,
+    note_measurement,
 ) -> None:
     replayed = seconds(project, "stored-only", small_llm)
     asked = seconds(project, "fresh", small_llm)
-    measured(
+    note_measurement(
         f"Chapter {CHAPTER}, replayed and asked anew",
         "smoke profile",
         f"from stored replies and searches {replayed:.0f} s; all asked and searched anew "

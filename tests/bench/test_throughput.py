@@ -212,8 +212,8 @@ def test_the_client_costs_the_engine_little_and_beats_the_naive_loop(
         tokens = count_tokens(replies) or 0
     rates["naive loop"] = [Rate(len(replies) / seconds, tokens / seconds)]
     best = {
-        name: max(of_way, key=lambda rate: rate.requests_per_second)
-        for name, of_way in rates.items()
+        name: max(rounds, key=lambda rate: rate.requests_per_second)
+        for name, rounds in rates.items()
     }
     for name, rate in best.items():
         tokens_too = (
