@@ -86,7 +86,7 @@ class Pages(PaperPages):
             return "No run has answers to audit."
         verdicts = table(
             [chapter.verdicts for chapter in audits],
-            "Seven checks of each chapter's answers (empty: not applicable)",
+            "Seven checks of each chapter's answers; a cell is empty where a check does not apply",
             "",
         )
         findings: list[dict[str, Any]] = []

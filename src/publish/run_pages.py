@@ -244,7 +244,8 @@ class RunPages:
             rows.append(_total_cost_row(records))
         return table(
             rows,
-            f"Requests to the language model; fast server: {QUICK:,} tokens a second, in and out",
+            "Requests to language models. The last column assumes a server of "
+            f"{QUICK:,} tokens a second, in and out",
         )
 
     def cost_words(self) -> str:
