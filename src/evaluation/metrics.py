@@ -257,7 +257,8 @@ def _rows_of_groups(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDAr
     """The rows of groups, one group after the other, from their first rows and their sizes."""
     ends = np.cumsum(sizes)
     shifts = np.repeat(starts - (ends - sizes), sizes)
-    return shifts + np.arange(ends[-1])
+    rows: NDArray[np.int64] = shifts + np.arange(ends[-1])
+    return rows
 
 
 def percentile(q: float) -> Statistic:
