@@ -45,12 +45,12 @@ def test_a_replay_is_faster_than_asking_anew(
     small_llm: LlmEndpoint,
     note_measurement,
 ) -> None:
-    replayed = seconds(project, "stored-only", small_llm)
-    asked = seconds(project, "fresh", small_llm)
+    replay_seconds = seconds(project, "stored-only", small_llm)
+    asking_seconds = seconds(project, "fresh", small_llm)
     note_measurement(
         f"Chapter {CHAPTER}, replayed and asked anew",
         "smoke profile",
-        f"from stored replies and searches {replayed:.0f} s; all asked and searched anew "
-        f"{asked:.0f} s, by {small_llm.model}",
+        f"from stored replies and searches {replay_seconds:.0f} s; all asked and searched anew "
+        f"{asking_seconds:.0f} s, by {small_llm.model}",
     )
-    assert replayed < asked
+    assert replay_seconds < asking_seconds

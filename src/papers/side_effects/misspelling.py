@@ -20,6 +20,7 @@ from rapidfuzz.distance import DamerauLevenshtein
 
 from evaluation.answers import Answer, make_row
 from papers.side_effects.corpus import Arm, Entities, Question, yes_no_answer
+from papers.side_effects.prompted_names import PROMPTED
 from resources.settings import DATA
 
 EDITS = ("insert", "delete", "substitute", "transpose")
@@ -342,17 +343,6 @@ LABELS = {
     for arm, name in ARMS.items()
     for condition, words in CONDITIONS.items()
 }
-PROMPTED = {
-    "floxetine": "fluoxetine",
-    "ropirinole": "ropinirole",
-    "grisefulvin": "griseofulvin",
-}
-"""Names of the paper's list whose answers are in the authors' prompt, with these answers.
-
-Source: FEWSHOT_PROMPT_TEMPLATE in their src/utils/spell_corrector.py, the same at commits dff2716
-and 10e9091 of the repository of the released files. The released reports say that this prompt was
-used (`use_fewshot`).
-"""
 NAMES = "side_effects/misspelling/names.csv"
 PAIRS = {
     condition: f"side_effects/misspelling/{file}.csv"

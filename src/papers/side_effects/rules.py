@@ -28,7 +28,7 @@ from evaluation.vocabulary import Tested
 from papers.side_effects.corpus import Question
 from papers.side_effects.data import LEAST, Knowledge, Sider, by_name, with_least
 from papers.side_effects.forward import ARMS
-from papers.side_effects.misspelling import PROMPTED
+from papers.side_effects.prompted_names import PROMPTED
 from papers.side_effects.reverse import TIERS, Query, tier_of
 
 FAST = 10

@@ -1,0 +1,13 @@
+"""Misspelt names whose answers the authors' own prompt holds."""
+
+PROMPTED = {
+    "floxetine": "fluoxetine",
+    "ropirinole": "ropinirole",
+    "grisefulvin": "griseofulvin",
+}
+"""Names of the paper's list whose answers are in the authors' prompt, with these answers.
+
+Source: FEWSHOT_PROMPT_TEMPLATE in their src/utils/spell_corrector.py, the same at commits dff2716
+and 10e9091 of the repository of the released files. The released reports say that this prompt was
+used (`use_fewshot`).
+"""
