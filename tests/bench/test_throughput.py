@@ -122,7 +122,7 @@ def bare(endpoint: LlmEndpoint, prompts: list[list[dict[str, str]]], concurrency
 def by_the_harness(endpoint: LlmEndpoint, prompts: list[list[dict[str, str]]]) -> Rate:
     """lm-evaluation-harness with as many requests at once as this project; it counts no tokens."""
     arguments = [endpoint.base_url, endpoint.model, str(endpoint.concurrency), str(TOKENS)]
-    done = subprocess.run(
+    process = subprocess.run(
         [HARNESS_PYTHON or sys.executable, str(HARNESS_WORKER), *arguments],
         input=json.dumps(prompts),
         env=os.environ | {"OPENAI_API_KEY": endpoint.api_key},
@@ -130,9 +130,9 @@ def by_the_harness(endpoint: LlmEndpoint, prompts: list[list[dict[str, str]]]) -
         text=True,
         check=True,
     )
-    asked = json.loads(done.stdout.splitlines()[-1])
-    assert len(asked["replies"]) == len(prompts)
-    return Rate(len(prompts) / asked["seconds"], float("nan"))
+    report = json.loads(process.stdout.splitlines()[-1])
+    assert len(report["replies"]) == len(prompts)
+    return Rate(len(prompts) / report["seconds"], float("nan"))
 
 
 def evidence_first(prompt: list[dict[str, str]]) -> list[dict[str, str]]:
