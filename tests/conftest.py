@@ -48,6 +48,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.llm)
 
 
+def pytest_sessionfinish() -> None:
+    """Let what the tests made be freed at the end, else libraries report it as leaked."""
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _objects_of_earlier_tests_are_not_searched_for_garbage() -> None:
     """Each collection would go through all that modules and caches hold: a fifth of the time."""
