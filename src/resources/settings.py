@@ -5,9 +5,10 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, TypeVar, cast
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
@@ -94,8 +95,10 @@ def _hide_in(value: Any, keep: frozenset[str], known: re.Pattern[str] | None) ->
 def _hide_in_text(text: str, known: re.Pattern[str] | None) -> str:
     if "://" in text:
         text = _LOGIN.sub("", text)
-    text = _FIELD.sub(_hide_field, text)
-    text = _AUTHORIZATION.sub(rf"\g<1>{HIDDEN}", text)
+    if "=" in text:
+        text = _FIELD.sub(_hide_field, text)
+    if "author" in text.lower():
+        text = _AUTHORIZATION.sub(rf"\g<1>{HIDDEN}", text)
     return known.sub(HIDDEN, text) if known else text
 
 
@@ -110,32 +113,41 @@ def _known_secrets() -> re.Pattern[str] | None:
     except SettingsError:  # about to be reported; its only secrets are in the environment
         own_values = []
     secrets = {value.get_secret_value() for value in own_values if isinstance(value, SecretStr)}
-    secrets |= _secrets_of_environment() | _secrets_of_env_file()
-    for value in (*own_values, *os.environ.values()):
+    for value in own_values:
         if isinstance(value, str) and "://" in value:
             secrets |= _secrets_of_address(value)
-    spelled = set[str]()
-    for secret in secrets:
-        spelled |= {secret, quote(secret, safe=""), unquote(secret)}
-    return _secrets_pattern(frozenset(spelled - {""}))
+    # A page asks for these thousands of times, so they are searched once for each environment.
+    secrets |= _secrets_of_surroundings(frozenset(os.environ.items()), _version_of(ENV_FILE))
+    return _secrets_pattern(frozenset(secrets))
 
 
-def _secrets_of_environment() -> set[str]:
-    secrets = set[str]()
-    for name, value in os.environ.items():
-        if SECRET_NAME.search(name) and len(value) >= LONG:
-            secrets.add(value)
-    return secrets
-
-
-def _secrets_of_env_file() -> set[str]:
-    """Return what `.env` names like a secret, such as the keys of further servers."""
+def _version_of(path: Path) -> tuple[Path, int, int]:
+    """What changes when a file does: its path, time and size."""
     try:
-        values = read_env_file(ENV_FILE)
-    except EnvFileError:  # about to be reported
-        return set()
+        status = path.stat()
+    except OSError:
+        return path, 0, 0
+    return path, status.st_mtime_ns, status.st_size
+
+
+@lru_cache(maxsize=4)
+def _secrets_of_surroundings(
+    environment: frozenset[tuple[str, str]], version: tuple[Path, int, int]
+) -> frozenset[str]:
+    """Return the secrets of the environment and of a version of the file `.env`."""
+    secrets = _named_secrets(environment)
+    with suppress(EnvFileError):  # about to be reported
+        secrets |= _named_secrets(read_env_file(version[0]).items())
+    for _, value in environment:
+        if "://" in value:
+            secrets |= _secrets_of_address(value)
+    return frozenset(secrets)
+
+
+def _named_secrets(variables: Iterable[tuple[str, str]]) -> set[str]:
+    """Return the values of variables that are named like a secret."""
     secrets = set[str]()
-    for name, value in values.items():
+    for name, value in variables:
         if SECRET_NAME.search(name) and len(value) >= LONG:
             secrets.add(value)
     return secrets
@@ -161,14 +173,16 @@ def _secrets_of_address(address: str) -> set[str]:
 
 @lru_cache(maxsize=4)
 def _secrets_pattern(secrets: frozenset[str]) -> re.Pattern[str] | None:
-    if not secrets:
-        return None
+    """Return a pattern that finds the secrets as they are and as an address spells them."""
+    spelled = set[str]()
+    for secret in secrets:
+        spelled |= {secret, quote(secret, safe=""), unquote(secret)}
     alternatives = []
     # the longest first, for one may be the beginning of another
-    for secret in sorted(map(re.escape, secrets), key=len, reverse=True):
+    for secret in sorted(map(re.escape, spelled - {""}), key=len, reverse=True):
         is_long = len(secret) >= LONG
         alternatives.append(secret if is_long else rf"(?<!\w){secret}(?!\w)")
-    return re.compile("|".join(alternatives))
+    return re.compile("|".join(alternatives)) if alternatives else None
 
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
