@@ -203,7 +203,7 @@ def footer(chapter: Chapter, *, has_tables: bool) -> str:
         has_tables: Whether its tables can be downloaded.
     """
     key = PAPERS.get(chapter.paper or "", ("", ""))[1]
-    source = f" and {{cite:t}}`{key}`" if key else ""
+    source = f", and {{cite:t}}`{key}`" if key else ""
     lines = [
         "---",
         "",
@@ -211,8 +211,8 @@ def footer(chapter: Chapter, *, has_tables: bool) -> str:
         "",
         f"- **Run it**: `make notebook NB={chapter.name}`, or `make lab` to edit it; "
         "[where the project is](../index.md#get-it-and-what-it-costs).",
-        f"- **Cite it**: this book, with the commit at the top of the chapter{source}; "
-        "see [how to cite](../index.md).",
+        f"- **Cite** this book, with the commit at the top of the chapter{source}: "
+        "[how to cite](../index.md).",
         "- **Its data**: [sources, licences and digests](../provenance.md).",
     ]
     if has_tables:

@@ -95,7 +95,8 @@ def replayed_sentences(records: Sequence[Record]) -> str:
     outcomes = _repeated_sentences(replies, searches)
     if any(map(_has_stored_times, records)):
         outcomes.append("The times of single questions are those of an earlier run.")
-    return " ".join([f"Replayed from what is stored: {' and '.join(shares)}.", *outcomes])
+    share = " and ".join(shares)
+    return " ".join([f"{share[0].upper()}{share[1:]} were replayed from the store.", *outcomes])
 
 
 def _has_stored_times(record: Record) -> bool:
