@@ -49,7 +49,7 @@ def test_what_decided_a_claim_here_has_both_arms_their_difference_and_n() -> Non
         "difference": True,
     }
     arms = [{"label": "graph", "value": 1.0}, {"label": "text", "value": 0.92}]
-    words = paper_pages._estimate_in_words({**difference, "arms": arms})
+    words = paper_pages._estimate_in_words({**difference, "arms": arms}, "a-model")
     assert (
         words == "accuracy: graph 100.0 % against text 92.0 %; +8.0 [+3.0, +13.0] points, n = 100"
     )
@@ -58,3 +58,21 @@ def test_what_decided_a_claim_here_has_both_arms_their_difference_and_n() -> Non
     assert words == "graph minus text, accuracy, a-model: +8.0 [+3.0, +13.0] points, n = 100"
     score = {**difference, "label": "graph", "difference": False, "arms": []}
     assert paper_pages._estimate_in_words(score) == "graph: 8.0 % [3.0, 13.0], n = 100"
+
+
+@pytest.mark.parametrize(
+    ("label", "measure"),
+    [
+        (
+            "graph minus text, cosine (sort: side effects or precautions, interactions)",
+            "cosine (sort: side effects or precautions, interactions)",
+        ),
+        ("graph minus text, share right, GIT-RE", "share right, GIT-RE"),
+        ("graph minus text, accuracy, a-model", "accuracy"),
+    ],
+)
+def test_a_measure_keeps_its_brackets_and_data_set_and_not_the_model(
+    label: str, measure: str
+) -> None:
+    arms = [{"label": "graph"}, {"label": "text"}]
+    assert paper_pages._measure_of({"label": label, "arms": arms}, "a-model") == measure

@@ -384,15 +384,15 @@ def _replacement(rule: Rule) -> str:
 
 def _refusal_by_system(rule: Rule, context: _Context) -> Decision | None:
     """Why a rule cannot be asked of the system that ran, if it cannot."""
+    repeated = _served_twice(context.facts.get("served", ())) if rule.distinct else ""
+    if repeated:
+        why = f"The claim compares two models; here {repeated} served as both."
+        return Decision("not tested", why, reason="one model")
     if rule.here_only and context.question == "paper":
         return Decision("not tested", _replacement(rule), reason="another system")
     if context.kind in rule.by_construction:
         why = " ".join(rule.by_construction[context.kind].split())
         return Decision("cannot be tested", why, reason="by construction")
-    repeated = _served_twice(context.facts.get("served", ())) if rule.distinct else ""
-    if repeated:
-        why = f"The claim compares two models; here {repeated} served as both."
-        return Decision("not tested", why, reason="one model")
     return None
 
 

@@ -126,8 +126,9 @@ class PaperPages(BoardPages):
         """
         if not row["here_estimates"]:
             return self._value(headline, "rerun")
-        lines = [escape(_estimate_in_words(estimate)) for estimate in row["here_estimates"]]
-        ties = "; ".join(_estimate_in_words(estimate) for estimate in row["here_ties"])
+        models = row["here_models"] or ""
+        lines = [escape(_estimate_in_words(each, models)) for each in row["here_estimates"]]
+        ties = "; ".join(_estimate_in_words(estimate, models) for estimate in row["here_ties"])
         forced = fine_print(f"Forced tie, which decides nothing: {ties}") if ties else Markup()
         return Markup("<br>").join(lines) + forced + fine_print(headline.rerun_note)
 
@@ -231,8 +232,13 @@ def _with_n(cell: Measured) -> Markup:
     return cell.html() + Markup(", n&nbsp;=&nbsp;{}").format(f"{int(cell['n']):,}")
 
 
-def _estimate_in_words(estimate: Mapping[str, Any]) -> str:
-    """Write what decided an answer: of a difference both arms, else the value; and its n."""
+def _estimate_in_words(estimate: Mapping[str, Any], models: str = "") -> str:
+    """Write what decided an answer: of a difference both arms, else the value; and its n.
+
+    Args:
+        estimate: A value or difference with its interval.
+        models: The models that answered, as the row names them beside the answer.
+    """
     unit = estimate["unit"]
     n = f"n = {estimate['n']:,}"
     low, high = estimate["low"], estimate["high"]
@@ -245,13 +251,17 @@ def _estimate_in_words(estimate: Mapping[str, Any]) -> str:
     if not estimate["arms"]:
         return f"{estimate['label']}: {difference}, {n}"
     arms = [f"{arm['label']} {figures.number(arm['value'], unit)}" for arm in estimate["arms"]]
-    return f"{_measure_of(estimate)}: {' against '.join(arms)}; {difference}, {n}"
+    return f"{_measure_of(estimate, models)}: {' against '.join(arms)}; {difference}, {n}"
 
 
-def _measure_of(estimate: Mapping[str, Any]) -> str:
-    """Return the measure of a difference, which its label names after the arms."""
+def _measure_of(estimate: Mapping[str, Any], models: str) -> str:
+    """Return the measure of a difference, which its label names after the arms.
+
+    A data set that the label names stays; the one model of the row stands beside the answer.
+    """
     names = " minus ".join(arm["label"] for arm in estimate["arms"])
-    return str(estimate["label"]).removeprefix(f"{names}, ").partition(", ")[0]
+    measure = str(estimate["label"]).removeprefix(f"{names}, ")
+    return measure.removesuffix(f", {models}")
 
 
 def _beside(headline: Headline, value: Markup) -> Markup:

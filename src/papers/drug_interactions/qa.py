@@ -286,7 +286,8 @@ def answer_row(
     """Make the row of an answer: read as a set where the right one is known, and its costs.
 
     `within_reach` is the share of the right names that the evidence holds, `evidence_precision` the
-    share of right ones among the names of the right kind that it holds.
+    share of right ones among the names of the right kind that it holds. An arm that retrieves
+    nothing has neither.
 
     Args:
         question: The question.
@@ -300,7 +301,8 @@ def answer_row(
     more: dict[str, float] = {}
     if isinstance(question, Asked):
         row = set_row(question, read_answer(question, text, vocabulary), task)
-        if question.answer not in (YES, NO, NOT_KNOWN):
+        retrieves = evidence.source in ("passages", "facts")
+        if retrieves and question.answer not in (YES, NO, NOT_KNOWN):
             retrieved = names_in_evidence(question, evidence, vocabulary)
             n_right = len(retrieved & question.answer)
             more["within_reach"] = n_right / len(question.answer)
