@@ -181,16 +181,23 @@ def test_seconds_are_those_of_questions_that_were_asked_one_at_a_time(
     assert (table.prepared, llm.prepared) == (12.0, None)
 
 
-def test_the_papers_method_is_compared_where_it_asks_no_llm(
+def test_a_task_whose_papers_method_asks_no_llm_is_listed_and_not_counted(
     stored_record: Record, store: Store
 ) -> None:
-    own = Outcomes([row("hybrid", f"u{i}", i % 2 == 0) for i in range(40)]).frame
-    task = replace(TASK, arms={"table": "Table", "hybrid": "Hybrid"}, paper="hybrid")
-    result = compare_methods(task, RunAnswers(stored_record, pd.concat([rows(), own]), store))
-    assert result
-    assert result.comparison
-    assert (result.comparison.first, result.comparison.second) == ("table|", "hybrid|")
-    assert "neither asks" in Advice([result]).table().html
+    run = RunAnswers(stored_record, rows(), store)
+    counted = compare_methods(TASK, run)
+    not_counted = compare_methods(replace(TASK, words="Own?", paper=["table"]), run)
+    assert counted
+    assert not_counted
+    assert not_counted.comparison is None
+    advice = Advice([not_counted, counted])
+    assert [pair.words for pair in advice.pairs] == [TASK.words]
+    assert "Own?" not in advice.table().html
+    assert "Own?" in advice.methods_table().html
+    words = advice.summary()
+    assert "On one of one tasks" in words
+    assert 'asks no language model there: "Own?".' in words
+    assert "Not counted" not in Advice([counted]).summary()
 
 
 @pytest.mark.parametrize("task", [replace(TASK, only={"kind": "x"}), replace(TASK, measure="f1")])
@@ -294,7 +301,7 @@ def test_a_new_run_of_a_chapter_makes_the_comparison_stale(
 def test_every_task_names_a_notebook_and_arms_of_its_own() -> None:
     for task in tasks():
         assert (NOTEBOOKS / f"{task.notebook}.ipynb").is_file()
-        assert {task.paper, *task.prepared} - {""} <= task.arms.keys()
+        assert {*task.paper, *task.prepared} <= task.arms.keys()
     assert len({task.words for task in tasks()}) == len(tasks())
     assert len([*groupby(tasks(), key=lambda task: task.notebook)]) == len(
         {task.notebook for task in tasks()}

@@ -35,7 +35,7 @@ class Task:
     measure: str
     arms: Mapping[str, str]
     only: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
-    paper: str = ""
+    paper: Sequence[str] = ()
     seconds: str = ""
     prepared: Mapping[str, str] = field(default_factory=dict)
     texts: str = ""
@@ -72,7 +72,7 @@ class Method:
 class TaskResult:
     """A task with its methods.
 
-    The comparison is of the best simple one with the best of an LLM or of the paper.
+    The comparison is of the best simple one with the best that asks an LLM.
     """
 
     task: Task
@@ -84,7 +84,7 @@ class TaskResult:
 
     @property
     def better(self) -> str:
-        """Which of the two is: simple, other, or neither."""
+        """Which of the two is better: simple, other (asks an LLM), or neither."""
         if self.comparison is None or self.comparison.p >= LEVEL:
             return "neither"
         return "simple" if self.comparison.test.difference > 0 else "other"
@@ -194,12 +194,17 @@ def _rows_of(task: Task, rows: pd.DataFrame) -> pd.DataFrame | None:
 
 
 def _best_pair(task: Task, methods: Mapping[str, Method]) -> tuple[str, str] | None:
-    """Return the best simple method and the best other one, None if there is only one kind."""
+    """Return the best simple method and the best that asks an LLM.
+
+    Returns:
+        Their names; None if there is only one kind, or if the paper's own asks no LLM: the task
+        then sets no simple method against an LLM.
+    """
+    if task.paper:
+        return None
     best: dict[bool, str] = {}
     for name in sorted(methods, key=lambda name: _rank(methods[name])):
-        method = methods[name]
-        is_other = method.arm == task.paper if task.paper else method.asks
-        best.setdefault(is_other, name)
+        best.setdefault(methods[name].asks, name)
     return (best[False], best[True]) if len(best) == 2 else None
 
 

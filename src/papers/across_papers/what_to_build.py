@@ -67,13 +67,13 @@ class Pair:
     def row(self) -> dict[str, Any]:
         """Return the pair as a row of a table."""
         simple = Markup("<strong>simple method</strong>")
-        words = {"simple": simple, "other": "LLM or paper's", "neither": "not significant"}
+        words = {"simple": simple, "other": "language model", "neither": "not significant"}
         better = escape(words[self.result.better]) + fine_print(self.result.task.remark)
         return {
             "Task": _task_cell(self.result),
             "Better": better,
             "Best simple method": _method_cell(self.result, self.simple),
-            "Best with an LLM, or the paper's": _method_cell(self.result, self.other),
+            "Best with a language model": _method_cell(self.result, self.other),
             "Difference in points": sortable(self.test.difference, figures.points(self.test)),
             "p (Holm)": figures.p_text(self.comparison.p),
             "Cost of the second": _compare_costs(self.simple, self.other),
@@ -114,26 +114,32 @@ class Advice:
         """Say on how many tasks the simple method is better."""
         pairs = self.pairs
         if not pairs:
-            return "No run compares methods with and without a language model."
+            return "No run compares simple methods with methods that use a language model."
         verdicts = [pair.result.better for pair in pairs]
         counts = {word: figures.in_words(verdicts.count(word)) for word in COLOURS}
         n_tasks = figures.in_words(len(pairs))
         mark = "**SAMPLE.** " if self.is_sample else ""
         return (
             f"{mark}**On {counts['simple']} of {n_tasks} tasks, the best simple method scores "
-            "significantly higher than the best method with a language model or from a paper.** "
+            "significantly higher than the best method with a language model.** "
             f"It scores lower on {counts['other']}, and on {counts['neither']} the "
-            "difference is not significant. Each task has a measure of its own, such as accuracy "
-            f"or F1, and {_range_in_words(pairs)}; the figure names both for each task. The tests "
-            f"are paired, with Holm's correction over the {n_tasks} tasks."
+            f"difference is not significant. {self._not_counted()}Each task has a measure of its "
+            f"own, such as accuracy or F1, and {_range_in_words(pairs)}; the figure names both for "
+            f"each task. The tests are paired, with Holm's correction over the {n_tasks} tasks."
         )
+
+    def _not_counted(self) -> str:
+        """Name the tasks whose paper has a method of its own without a language model."""
+        own = [result.task.words for result in self.results if result.task.paper]
+        if not own:
+            return ""
+        tasks = figures.listed([f'"{words}"' for words in own])
+        return f"Not counted, for the paper's own method asks no language model there: {tasks}. "
 
     def table(self) -> figures.Html:
         """Return a row for each task: the best simple method, the best other one, and the test."""
         rows = [pair.row() for pair in self.pairs]
-        caption = (
-            f"{len(rows)} tasks: the best simple method, and the best with an LLM or from the paper"
-        )
+        caption = f"{len(rows)} tasks: the best simple method, and the best with a language model"
         return self._table(rows, caption, "rag-cards")
 
     def methods_table(self) -> figures.Html:
@@ -175,10 +181,10 @@ class Advice:
             f"{pair.words} {pair.basis} {figures.points(pair.test)}" for pair in self.pairs
         )
         caption = (
-            "Best simple method minus best with a language model, or the paper's, in points of the "
-            "measure beside the task, on the n questions that all its methods answered; 95 % "
-            "intervals. Dots are blue where the simple method is better, orange where the other is "
-            "better, and grey where the difference is not significant (Holm)."
+            "Best simple method minus best with a language model, in points of the measure beside "
+            "the task, on the n questions that all its methods answered; 95 % intervals. Dots are "
+            "blue where the simple method is better, orange where the other is better, and grey "
+            "where the difference is not significant (Holm)."
         )
         return figures.figure(
             plot_differences(self.pairs, width=7.4, characters=50),
@@ -198,9 +204,10 @@ class Advice:
         if points.empty:
             return None
         caption = (
-            "Score of each method against the tokens of a question (logarithmic beyond 10); lines "
-            "are 95 % intervals. Blue squares are methods without a language model, orange dots "
-            "methods with one. Higher and further left is better."
+            "Score of each method against the tokens that it uses per question (prompt and "
+            "completion; logarithmic beyond 10). Lines are 95 % intervals. Blue squares are "
+            "methods without a language model, orange dots methods with one. Higher and further "
+            "left is better."
         )
         described = [_describe_costs(result) for result in self.results]
         alt = " ".join(described)
@@ -371,9 +378,7 @@ def _method_cell(result: TaskResult, method: Method) -> Markup:
 def _compare_costs(simple: Method, other: Method) -> str:
     """Say what the other method costs more than the simple one."""
     text = "tokens not stored"
-    if not other.asks:
-        text = "neither asks a language model"
-    elif other.tokens is not None:
+    if other.tokens is not None:
         text = f"{other.tokens:,.0f} tokens a question, against none"
     if simple.seconds and other.seconds:
         ratio = float(f"{other.seconds / simple.seconds:.2g}")
