@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from evaluation import figures, record, rules
+from evaluation import answers, figures, published, record, rules
 from evaluation.answers import Answer, make_row
 from evaluation.interval_plot import Panel, PlotRow, interval_plot
 from evaluation.measures import measure_label
@@ -256,6 +256,33 @@ def test_the_advice_names_the_best_and_what_cannot_be_told_from_it():
     assert "0.50 s" in text
     assert "lead over it is +2.5" in text
     assert "as the data name it" in text
+
+
+def test_the_advice_names_a_tie_and_ranks_no_times_that_overlap():
+    question_set = questions(40)
+    best = ("graph_names", "graph_first")
+    parts = [rows(question_set, {"text": lambda i, q: i < 20}, 0.5)]
+    for arm, seconds in zip(best, ((1.0, 3.0), (2.0, 4.0)), strict=True):
+        timed = [rows(question_set[i::2], {arm: lambda i, q: True}, seconds[i]) for i in (0, 1)]
+        parts += timed
+    text = arms.advice(page(*parts))
+    names = " and ".join(arms.ARMS[arm] for arm in best)
+    assert text.startswith(f"**{names}** tie: each answers 100")
+    assert "The times are those of 6 questions each, too few to say" in text
+
+
+def test_by_the_small_model_no_architecture_gains_as_the_notes_of_the_claims_say():
+    small = answers.read(answers.RELEASED / "18_across_papers@SmolLM2-135M-Instruct")
+    out = Outcomes(small[small.source == "rerun"], labels=arms.ARMS)
+    for claim in published.published("across_papers").claims:
+        assert "SmolLM2-135M-Instruct" in claim.note
+        assert claim.rule
+        conditions = {name: list(values) for name, values in claim.rule.where.items()}
+        [comparison] = out.where(**conditions).compare(
+            [(claim.rule.better[0], claim.rule.than[0])], "accuracy"
+        )
+        assert comparison.p > 0.05
+        assert all(score.low < 0.5 < score.high for score in comparison.scores)
 
 
 @pytest.fixture

@@ -446,7 +446,7 @@ def time_arms(arms: Mapping[str, Arm], model: str = "") -> dict[str, Arm]:
 def advice(outcomes: Outcomes) -> str:
     """Write what to build for such questions on this run.
 
-    It names the best arm, and the fastest that is not significantly worse.
+    It names the best arm, those that tie with it, and the fastest that is not significantly worse.
 
     Raises:
         NotRunError: If an arm was not run.
@@ -454,13 +454,22 @@ def advice(outcomes: Outcomes) -> str:
     accuracy = {arm: outcomes.score("accuracy", arm) for arm in outcomes.arms}
     seconds = {arm: outcomes.score("median(seconds)", arm) for arm in outcomes.arms}
     best = max(outcomes.arms, key=lambda arm: (accuracy[arm].value, -seconds[arm].value))
+    tied = [arm for arm in outcomes.arms if accuracy[arm].value == accuracy[best].value]
     weakest, weakest_score = _weakest_kind(outcomes, best)
-    text = (
-        f"**{outcomes.label(best)}** answers most questions correctly, "
-        f"{figures.score_text(accuracy[best])} of {accuracy[best].n}. It is weakest on the kind "
-        f'"{weakest}" ({figures.number(weakest_score.value)}). '
-    )
-    return text + _describe_fastest(outcomes, best, seconds)
+    share = f"{figures.score_text(accuracy[best])} of {accuracy[best].n}"
+    weakness = f'the kind "{weakest}" ({figures.number(weakest_score.value)})'
+    if len(tied) == 1:
+        lead = (
+            f"**{outcomes.label(best)}** answers most questions correctly, {share}. It is weakest "
+            f"on {weakness}. "
+        )
+    else:
+        names = figures.listed([outcomes.label(arm) for arm in tied])
+        lead = (
+            f"**{names}** tie: each answers {share} questions correctly, more than any other "
+            f"architecture. {outcomes.label(best)} is weakest on {weakness}. "
+        )
+    return lead + _describe_fastest(outcomes, best, seconds)
 
 
 def _weakest_kind(outcomes: Outcomes, arm: str) -> tuple[str, Score]:
@@ -472,7 +481,10 @@ def _weakest_kind(outcomes: Outcomes, arm: str) -> tuple[str, Score]:
 
 
 def _describe_fastest(outcomes: Outcomes, best: str, seconds: Mapping[str, Score]) -> str:
-    """Name the fastest arm that is not significantly worse than the best, with the difference."""
+    """Name the fastest arm that is not significantly worse than the best, with the difference.
+
+    Times rank two arms only if their intervals lie apart.
+    """
     pairs = [(best, arm) for arm in outcomes.arms if arm != best]
     comparisons = {item.second: item for item in outcomes.compare(pairs, "accuracy")}
     level = [arm for arm, comparison in comparisons.items() if comparison.p >= ALPHA]
@@ -480,8 +492,11 @@ def _describe_fastest(outcomes: Outcomes, best: str, seconds: Mapping[str, Score
         return "Every other architecture is significantly less accurate."
     fastest = min([best, *level], key=lambda arm: seconds[arm].value)
     time_of_best = figures.number(seconds[best].value, "seconds")
-    if fastest == best:
-        return f"It takes {time_of_best} for a question, and no arm of its accuracy is faster."
+    if fastest == best or seconds[fastest].high >= seconds[best].low:
+        return (
+            f"The times are those of {seconds[best].n} questions each, too few to say which "
+            "architecture of this accuracy is faster."
+        )
     time_of_fastest = figures.number(seconds[fastest].value, "seconds")
     points = figures.points(comparisons[fastest].test)
     return (
