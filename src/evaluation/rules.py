@@ -607,7 +607,7 @@ def _decide_bound(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
     bound = rule.boundary
     parts = []
     for name, score in zip(groups, scores, strict=True):
-        label = f"{_subject(rule, rows, name)}: {measure_label(rule.measure)}"
+        label = _label_of_score(rule, rows, name)
         parts.append(Part(score, Criterion(rule), label, unit(rule.measure), bound))
     if rule.exactly:
         holds = all(score.value == bound for score in scores)
@@ -672,12 +672,13 @@ def _describe_comparison(comparison: Comparison, rows: Outcomes, rule: Rule) -> 
 def _describe_score(rule: Rule, rows: Outcomes, group: str, score: Score) -> str:
     """A score with its arm and what it was restricted to."""
     text = figures.score_text(score, unit(rule.measure))
-    label = measure_label(rule.measure)
-    return f"{_subject(rule, rows, group)}: {label} {text}, n = {score.n:,}"
+    return f"{_label_of_score(rule, rows, group)} {text}, n = {score.n:,}"
 
 
-def _subject(rule: Rule, rows: Outcomes, group: str) -> str:
-    """The arm of a rule, and what its rows were restricted to."""
+def _label_of_score(rule: Rule, rows: Outcomes, group: str) -> str:
+    """The measure, the arm and what its rows were restricted to: `F1 of Text RAG (plain)`."""
+    label = f"{measure_label(rule.measure)} of {rows.label(rule.arm)}"
     conditions = [" or ".join(values) for values in rule.where.values()]
-    subject = ", ".join([rows.label(rule.arm), *conditions])
-    return f"{subject} with {group}" if group else subject
+    if conditions:
+        label += f" ({', '.join(conditions)})"
+    return f"{label} with {group}" if group else label
