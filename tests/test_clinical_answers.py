@@ -256,7 +256,7 @@ def test_the_answer_of_the_page_counts_only_what_the_chart_tells():
     )
     words = ca.summary(out, "Model")
     assert "not significantly more often than Model" in words
-    assert words.count("50.0 %") == 3
+    assert words.count("50.0 %") == 4
     assert "of 14 questions that the chart answers" in words
 
 

@@ -557,7 +557,7 @@ def _gold_columns(event: MedicationEvent) -> dict[str, object]:
 
 
 def summary(outcomes: Outcomes, model: str) -> str:
-    """Write the answer of the page in two sentences: LLM against code, and what the LLM lacks.
+    """Write the answer of the page: LLM against code, the floor, and what the LLM lacks.
 
     Only questions that the chart answers count; the tables have the others.
 
@@ -575,5 +575,6 @@ def summary(outcomes: Outcomes, model: str) -> str:
         f"retrieved passages: {scores['registry']} against {scores['rag']} of "
         f"{comparison.test.n} questions that the chart answers** "
         f"({figures.p_words(comparison.p)}). "
+        f"The commonest answer of each kind is right for {scores['commonest']}. "
         f"Shown the right passages, the model reaches {scores['right_passages']}."
     )

@@ -6,7 +6,7 @@ Rows are clustered by patient.
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -20,13 +20,16 @@ from papers.clinical_notes.extraction import (
     ATTRIBUTES,
     STATUSES,
     Extractor,
+    Finding,
     Medication,
     Reading,
     Status,
+    status_of,
 )
 from papers.clinical_notes.gold import (
     LABELS,
     Chart,
+    Context,
     MedicationEvent,
     Mention,
     Note,
@@ -224,6 +227,30 @@ def confusion(outcomes: Outcomes, arm: str) -> pd.DataFrame:
     return table.rename_axis("in truth", axis=0).rename_axis(None, axis=1).reset_index()
 
 
+def recall_by_mentions(charts: Iterable[Chart]) -> dict[Status, float]:
+    """Compute the recall of each seizure status if every mention of a note were read right.
+
+    What is left are errors of the rule from a note's mentions to its status, which counts copied
+    passages too.
+    """
+    hits: dict[Status, list[bool]] = {status: [] for status in STATUSES}
+    for chart in charts:
+        facts = chart.facts_of(SeizureStatus)
+        for note in chart.notes:
+            findings = [
+                Finding("seizure", "seizure", _CONTEXTS[fact.status])
+                for fact in facts
+                if fact.note_id == note.note_id
+            ]
+            truth = gold_status(chart, note)
+            hits[truth].append(status_of(findings) == truth)
+    return {status: sum(right) / len(right) if right else np.nan for status, right in hits.items()}
+
+
+_CONTEXTS: Final[Mapping[str, Context]] = {"positive": "affirmed", "negative": "negated"}
+"""Seizure status -> the class of a mention that states it."""
+
+
 def _span_items(
     gold: Mapping[LabelledSpan, Wording], found: Collection[LabelledSpan]
 ) -> list[Item]:
@@ -335,10 +362,19 @@ def summary(outcomes: Outcomes) -> str:
     )
     if "llm" not in outcomes.arms_with("drug_f1"):
         return f"{answer} The language model was not run."
-    shared = outcomes.where(task="notes", asked="yes")
-    llm = shared.score("drug_f1", "llm")
+    rows_of_both = outcomes.where(task="notes", asked="yes")
+    notes_of_llm = _notes_with(rows_of_both, "drug_f1", "llm")
+    shared_notes = notes_of_llm & _notes_with(rows_of_both, "drug_f1", "rules")
+    shared = rows_of_both.where(unit=sorted(shared_notes))
+    llm = figures.score_text(shared.score("drug_f1", "llm"))
     rules = figures.score_text(shared.score("drug_f1", "rules"))
     return (
-        f"{answer} On the {llm.n} notes that the language model read, it reaches "
-        f"{figures.score_text(llm)} and the rules reach {rules}."
+        f"{answer} On the {len(shared_notes)} notes that the language model read too and for which "
+        f"both have an F1, it reaches {llm} and the rules reach {rules}."
     )
+
+
+def _notes_with(outcomes: Outcomes, measure: str, arm: str) -> set[str]:
+    """Return the notes for which an arm has a measure."""
+    rows = outcomes.where(arm=arm).frame
+    return set(rows.unit[[measure in measures for measures in rows.measures]])

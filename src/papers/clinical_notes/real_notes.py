@@ -26,7 +26,9 @@ class Sentence(PlainUnit):
 
 
 def read_sentences(path: Path, n: int, seed: int) -> tuple[list[Sentence], int]:
-    """Read NegEx's annotated sentences.
+    """Read NegEx's annotated sentences, one unit for each condition that is annotated.
+
+    Units with the same text are one cluster.
 
     Args:
         path: The file, one sentence a line, with a header.
@@ -50,9 +52,11 @@ def read_sentences(path: Path, n: int, seed: int) -> tuple[list[Sentence], int]:
         sentences.append((unit, context, text, span))
     llm_units = draw_sample([sentence[0] for sentence in sentences], n, seed)
     units = []
+    first_units: dict[str, str] = {}
     for unit, context, text, span in sentences:
+        cluster = first_units.setdefault(text, unit)
         strata = {"class": context, "asked": "yes" if unit in llm_units else "no"}
-        units.append(Sentence(unit, unit, text, gold=context, strata=strata, span=span))
+        units.append(Sentence(unit, cluster, text, gold=context, strata=strata, span=span))
     return units, n_left_out
 
 
