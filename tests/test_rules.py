@@ -301,6 +301,15 @@ def test_the_units_needed_give_the_power_that_they_promise():
     assert 0.7 < np.mean([decisions.above(score, bound) == "agrees" for score in scores]) < 0.95
 
 
+@pytest.mark.parametrize("n_hits", [0, 120])
+def test_a_share_of_none_or_all_needs_the_units_that_wilsons_interval_needs(n_hits):
+    """With no hit, its upper end falls below 2 % at 189 units, and with all hits likewise."""
+    bound = 0.02 if n_hits == 0 else 0.98
+    n_units = decisions.required_units(proportion(n_hits, 120), [bound])
+    assert n_units == 189
+    assert proportion(0, n_units).high < 0.02 < proportion(0, n_units - 1).high
+
+
 @given(st.floats(0, 1), st.floats(0.001, 0.5), st.integers(1, 30))
 def test_an_interval_of_several_parts_holds_that_of_one(value, half, parts):
     score = Score(value, 100, value - half, value + half)

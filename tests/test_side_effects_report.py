@@ -244,14 +244,25 @@ def test_a_recorded_confidence_can_refute_and_alone_supports_nothing(run, last, 
 
 
 @pytest.mark.parametrize(
-    ("n_wrong_with_other", "of_right", "verdict"),
-    [(0, 1.0, "agrees"), (1, 1.0, "inconclusive"), (0, 0.8, "inconclusive")],
+    ("n_wrong_with_other", "of_right", "n_linked", "verdict"),
+    [
+        (0, 1.0, 0, "agrees"),
+        (1, 1.0, 0, "inconclusive"),
+        (0, 0.8, 0, "inconclusive"),
+        (0, 1.0, 2, "inconclusive"),
+    ],
 )
 def test_the_same_graph_with_the_other_model_shows_that_retrieval_did_not_fail(
-    run, n_wrong_with_other, of_right, verdict
+    run, n_wrong_with_other, of_right, n_linked, verdict
 ):
-    """A right answer with the confidence of a failed query leaves room for failed queries."""
-    pairs = questions(40)
+    """A right answer with the confidence of a failed query leaves room for failed queries.
+
+    So does an error on a linked pair, where a failed query leaves no right answer.
+    """
+    linked = [question for question in questions(40) if question.label]
+    unlinked = [question for question in questions(40) if not question.label]
+    answered_wrong = [*linked[:n_linked], *unlinked[n_linked:6]]
+    pairs = [*answered_wrong, *linked[n_linked:], *unlinked[6:]]
     released = rows(pairs, "graphrag", 6, source="released")
     n_wrong = n_wrong_with_other
     other = rows(pairs, "graphrag", n_wrong, source="released", model=NAMES[1])
@@ -260,6 +271,8 @@ def test_the_same_graph_with_the_other_model_shows_that_retrieval_did_not_fail(
     finding = next(finding for finding in run.claims if finding.kind == "rescored")
     assert finding.verdict == verdict
     assert f"answers {6 + n_wrong - 2 * n_wrong} of these {6 + n_wrong} pairs right" in finding.why
+    chance = "all be about linked ones with a probability of 25.0 %"
+    assert (chance in finding.why) == (n_linked == 2)
 
 
 @pytest.mark.parametrize(
@@ -313,7 +326,9 @@ def test_wrong_answers_are_split_by_neighbouring_terms():
     split = report.by_neighbour(page([], answers), {"a": ["back pain"], "b": ["fever"]})
     assert len(split.frame) == 3
     assert len(split.where(**{"terms of the drug": report.NEIGHBOUR}).frame) == 1
-    assert "1 wrong YES: to 100.0 %" in report.describe_neighbours(split)
+    text = report.describe_neighbours(split)
+    assert "1 wrong YES: to 100.0 %" in text
+    assert "have 1 of the 1 wrong YES (100.0 %)" in text
 
 
 def test_an_arm_that_is_missing_leaves_its_claims_untested(run):

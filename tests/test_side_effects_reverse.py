@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -369,7 +370,12 @@ def test_released_scores_are_recomputed_from_the_counts(tmp_path):
 
 
 def made_up(
-    share: float, wrong: int, seconds: Callable[[int], float], queries: Sequence[Query], **row: Any
+    share: float,
+    wrong: int,
+    seconds: Callable[[int], float],
+    queries: Sequence[Query],
+    not_shown: str = sr.BEYOND,
+    **row: Any,
 ) -> list:
     """An arm that returns a share of each set, of its end if negative, some wrong names, and takes so long for each."""
     rows = []
@@ -377,7 +383,8 @@ def made_up(
         ordered = sorted(query.drugs, reverse=share < 0)
         names = {*ordered[: round(abs(share) * len(ordered))], *(f"other{i}" for i in range(wrong))}
         reply = Reply("", "complete", 0, 0, seconds(len(ordered)))
-        in_window = sorted(query.drugs)[: len(ordered) // 2]
+        in_window = dict.fromkeys(sorted(query.drugs), not_shown)
+        in_window |= dict.fromkeys([*in_window][: len(ordered) // 2], sr.INSIDE)
         rows.append(
             make_row(
                 sr.make_answer(query, names, 0.001, [reply], in_window=in_window), query, **row
@@ -530,10 +537,23 @@ def test_the_window_is_judged_within_queries(run, share, verdict):
     assert decide(run, out, "lists_fail_by_window") == {"lists_fail_by_window": verdict}
 
 
-def test_the_window_is_not_the_reason_where_drugs_that_it_shows_are_missed_as_well(run):
-    """A quarter of each set is returned, which is half of those in the window."""
-    out = page(format_a=(0.2, 0, lambda n: 3.0))
-    assert decide(run, out, "lists_fail_by_window") == {"lists_fail_by_window": "differs"}
+@pytest.mark.parametrize(
+    ("share", "not_shown", "verdict"),
+    [
+        (0.2, sr.BEYOND, "agrees"),
+        (0.2, sr.ABSENT, "differs"),
+    ],
+)
+def test_the_cut_is_the_reason_only_if_it_hides_most_missed_drugs_of_the_prompt(
+    run, share, not_shown, verdict
+):
+    """Half of each set is shown; the others are cut off, or their lists are not in the prompt."""
+    rows = made_up(share, 0, lambda n: 3.0, thirty(), not_shown, arm="format_a", model=PAPERS)
+    out = Outcomes(rows, labels=arms.LABELS, draws=200)
+    assert decide(run, out, "lists_fail_by_window") == {"lists_fail_by_window": verdict}
+    n_absent = re.search(r"([\d,]+) have no list in the prompt", run.claims[0].why)
+    assert n_absent, run.claims[0].why
+    assert (n_absent[1] == "0") == (not_shown == sr.BEYOND)
 
 
 def test_few_queries_show_nothing_about_the_window(run):
@@ -610,4 +630,4 @@ def test_the_window_tells_where_an_effect_stands(stores):
     # its document does not reach a prompt that has room for none
     window = Window(characters=window.characters, prompt_characters=10)
     (answer,) = arms.FormatALlm(stores[0], window, SetGenerator(Scripted(echo)))([query])
-    assert {item.strata["window"] for item in answer.items} == {"beyond"}
+    assert {item.strata["window"] for item in answer.items} == {sr.ABSENT}

@@ -204,8 +204,8 @@ def bonferroni_interval(interval: Interval, n_parts: int) -> Interval:
 def required_units(interval: Interval, bounds: Iterable[float]) -> int | None:
     """Estimate the sample size with which an interval would exclude a bound.
 
-    The width of an interval shrinks with the square root of the number of units. The
-    value is taken for the true one.
+    The width of an interval shrinks with the square root of the number of units. At a share of 0
+    or 1 it shrinks with the number itself, as Wilson's does. The value is taken for the true one.
 
     Args:
         interval: The interval on the present units.
@@ -222,9 +222,25 @@ def required_units(interval: Interval, bounds: Iterable[float]) -> int | None:
         half_width = _half_width_towards(bound, interval)
         if half_width <= 0 or distance <= 1e-9:
             continue
-        units = math.ceil(interval.n * (power_factor * half_width / distance) ** 2)
-        needed.append(max(interval.n + 1, units))
+        if _is_boundary(interval) and distance < 1 and half_width < 1:
+            growth = _odds(half_width) / _odds(distance)
+        else:
+            growth = (power_factor * half_width / distance) ** 2
+        needed.append(max(interval.n + 1, math.ceil(interval.n * growth)))
     return min(needed, default=None)
+
+
+def _is_boundary(interval: Interval) -> bool:
+    """Whether a value is a share of 0 or 1, which ends its interval on one side."""
+    if isinstance(interval, Paired):
+        return False
+    is_none = interval.low == interval.value == 0
+    return is_none or interval.high == interval.value == 1
+
+
+def _odds(share: float) -> float:
+    """Return the odds of a share; Wilson's interval of 0 of n units ends at odds of z^2 / n."""
+    return share / (1 - share)
 
 
 def two_digits(units: int) -> int:

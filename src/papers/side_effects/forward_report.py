@@ -69,8 +69,9 @@ def answer(outcomes: Outcomes, model: str) -> str:
     lowest = min(score.value for score in others)
     own_answer = (
         f"Alone, {model} is right in {figures.score_text(closed_book)} of {closed_book.n:,} pairs, "
-        "where guessing gives 50 %. Shown the result of a filter or of a graph query, the same "
-        f"model repeats it and is right in at least {figures.number(lowest)}, so these arms tie."
+        "where guessing gives 50 %. Given the result of a filter or a graph query, the model "
+        f"repeats it. It is right in at least {figures.number(lowest)} of the pairs, so these arms "
+        "tie."
     )
     released = outcomes.where(source="released")
     if not len(released.frame):
@@ -397,17 +398,22 @@ def by_neighbour(outcomes: Outcomes, knowledge: Mapping[str, Sequence[str]]) -> 
 
 
 def describe_neighbours(split: Outcomes) -> str:
-    """Write the share of wrong answers with and without a neighbouring term, by model."""
+    """Write the share of wrong answers with and without a neighbouring term, by model.
+
+    The last sentence says how many of all wrong answers have such a term.
+    """
     sentences = []
     for model, of_model in split.frame.groupby("arm"):
         rows = split.where(arm=str(model))
         near = rows.where(**{"terms of the drug": NEIGHBOUR})
         far = rows.where(**{"terms of the drug": NO_NEIGHBOUR})
         n_wrong = int((of_model.predicted == "YES").sum())
+        n_near = int((near.frame.predicted == "YES").sum())
         sentences.append(
             f"{model} gives {n_wrong:,} wrong YES: to {_wrong_share(near)} of the "
             f"{len(near.frame):,} pairs with such a term, and to {_wrong_share(far)} of the "
-            f"{len(far.frame):,} others."
+            f"{len(far.frame):,} others. Pairs with such a term have {n_near:,} of the {n_wrong:,} "
+            f"wrong YES ({figures.number(n_near / n_wrong if n_wrong else None)})."
         )
     return " ".join(sentences)
 

@@ -84,6 +84,8 @@ LABELS = {
     "label": "label locked, words as written",
 }
 """The ways to get an answer from evidence."""
+EVIDENCE = {True: "effects that are listed", False: "effects that are not"}
+"""What the graph states of a pair, by its label."""
 
 
 def make_answer(question: Question, text: str, requests: Sequence[str] = ()) -> Answer:
@@ -103,12 +105,11 @@ def make_answer(question: Question, text: str, requests: Sequence[str] = ()) -> 
         "says_no": label is False,
         "unclear": states(text, names) is None,
     }
-    evidence = "effects that are listed" if question.label else "effects that are not"
     return Answer(
         answer=text,
         predicted=None if label is None else LABEL_WORDS[label],
         parsed=label is not None,
-        strata={"evidence": evidence},
+        strata={"evidence": EVIDENCE[question.label]},
         measures={name: (float(value), 1.0) for name, value in values.items()},
         requests=requests,
     )
@@ -207,14 +208,33 @@ def answer(outcomes: Outcomes, locks: Outcomes, model: str) -> str:
         if written.value == 1
         else f"{figures.score_text(written)} of the questions"
     )
-    listed = locks.where(evidence="effects that are listed")
-    leading = listed.score("contradicts", "leading")
-    locked = listed.score("contradicts", "label")
+    listed = locks.where(evidence=EVIDENCE[True])
+    leading, unlocked, locked = (
+        figures.score_text(listed.score("contradicts", way))
+        for way in ("leading", "unlocked", "label")
+    )
     return (
         f"Our hand-written queries answered {share} of five further kinds correctly. {model}, "
         "which only picks one of them, answered "
         f"{figures.score_text(outcomes.score('exact', 'chosen'))} correctly. If a question "
         "suggests that a listed effect is not one, the model contradicts the graph in "
-        f"{figures.score_text(leading)} of its answers. Where the graph sets the label, it does so "
-        f"in {figures.score_text(locked)}."
+        f"{leading} of its answers. {_says_no(locks)}Where the graph sets the label, the model "
+        f"contradicts the graph in {locked} of its answers. But no locked prompt has a suggestion, "
+        f"and without one the unlocked model contradicts the graph in {unlocked}, so these answers "
+        "do not show what the lock alone prevents."
+    )
+
+
+def _says_no(locks: Outcomes) -> str:
+    """Say how often the model says NO to leading questions, whatever they suggest."""
+    leading = locks.where(arm="leading")
+    if set(leading.frame.strata.map(lambda strata: strata["evidence"])) != set(EVIDENCE.values()):
+        return ""
+    listed, unlisted = (
+        figures.score_text(leading.where(evidence=evidence).score("says_no", "leading"))
+        for evidence in (EVIDENCE[True], EVIDENCE[False])
+    )
+    return (
+        f"It says NO to {listed} of the leading questions about listed effects, which suggest NO, "
+        f"and to {unlisted} of those about unlisted effects, which suggest YES. "
     )

@@ -32,6 +32,9 @@ METRICS = ("recall", "precision", "f1", "latency", "throughput")
 
 QUESTION = "Which drugs cause {side_effect}?"
 
+INSIDE, BEYOND, ABSENT = "inside", "beyond", "not in the prompt"
+"""Where a prompt has a drug's effect: shown, after the cut of its list, or without its list."""
+
 
 @dataclass(frozen=True)
 class Query:
@@ -91,7 +94,7 @@ def make_answer(
     retrieval: float,
     replies: Sequence[Reply] = (),
     *,
-    in_window: Collection[str] | None = None,
+    in_window: Mapping[str, str] | None = None,
 ) -> Answer:
     """Compare the returned set with the true one, and measure what it took.
 
@@ -102,8 +105,8 @@ def make_answer(
         drugs: The returned set.
         retrieval: Seconds of the retrieval.
         replies: The LLM's replies to the query's prompts.
-        in_window: The relevant drugs whose text in the prompt lists the effect; None where no
-            window cuts the texts.
+        in_window: `INSIDE` or `BEYOND` for each relevant drug whose text is in the prompt; any
+            other is `ABSENT`. None where no window cuts the texts.
     """
     seconds = [reply.seconds for reply in replies if reply.status != "overflow"]
     reading = max(seconds, default=0.0)
@@ -141,13 +144,13 @@ def _token_counts(replies: Sequence[Reply]) -> dict[str, int]:
 
 
 def _set_items(
-    returned: frozenset[str], relevant: frozenset[str], in_window: Collection[str] | None
+    returned: frozenset[str], relevant: frozenset[str], in_window: Mapping[str, str] | None
 ) -> list[Item]:
     items = []
     for drug in sorted(returned | relevant):
         strata = {}
         if in_window is not None:
-            strata["window"] = "inside" if drug in in_window else "beyond"
+            strata["window"] = in_window.get(drug, ABSENT)
         item = Item(drug, gold=drug in relevant, predicted=drug in returned, strata=strata)
         items.append(item)
     return items

@@ -25,7 +25,15 @@ from helpers.graph import Graph
 from helpers.neighbours import stopwatch
 from papers.side_effects import forward
 from papers.side_effects.corpus import TextStore, find_term
-from papers.side_effects.reverse import QUESTION, Query, canonical, make_answer, parse_drugs
+from papers.side_effects.reverse import (
+    BEYOND,
+    INSIDE,
+    QUESTION,
+    Query,
+    canonical,
+    make_answer,
+    parse_drugs,
+)
 from papers.side_effects.rules import times_as_long
 from rag.prompts import Message, chat_messages, user_message
 
@@ -418,19 +426,19 @@ class FormatALlm:
         prompts = [extraction_prompt(query.effect, texts)] if texts else []
         replies = self.generator.generate_at_once(prompts, len(texts), "Format A")
         drugs = self.generator.parse_replies(replies)
-        in_window = self._drugs_in_window(query, documents)
+        in_window = self._places_of_effect(query, documents)
         return make_answer(query, drugs, watch.seconds, replies, in_window=in_window)
 
-    def _drugs_in_window(self, query: Query, documents: Sequence[int]) -> set[str]:
-        """Find the relevant drugs whose document in the prompt shows the effect."""
-        drugs = set()
+    def _places_of_effect(self, query: Query, documents: Sequence[int]) -> dict[str, str]:
+        """Say whether the prompt shows the effect, of each relevant drug whose document it has."""
+        places = {}
         for row in documents:
             drug, _ = self.store.pairs[row]
             if drug not in query.drugs:
                 continue
-            if lists_within(self.store, row, query.effect, self.window.characters):
-                drugs.add(drug)
-        return drugs
+            is_shown = lists_within(self.store, row, query.effect, self.window.characters)
+            places[drug] = INSIDE if is_shown else BEYOND
+        return places
 
 
 def speeds(outcomes: Outcomes) -> pd.DataFrame:

@@ -29,7 +29,7 @@ from papers.side_effects.corpus import Question
 from papers.side_effects.data import LEAST, Knowledge, Sider, by_name, with_least
 from papers.side_effects.forward import ARMS
 from papers.side_effects.prompted_names import PROMPTED
-from papers.side_effects.reverse import TIERS, Query, tier_of
+from papers.side_effects.reverse import ABSENT, BEYOND, INSIDE, TIERS, Query, tier_of
 
 FAST = 10
 """Text takes more than this many times as long as the graph: this project's reading of "far"."""
@@ -102,6 +102,7 @@ SUBSTANTIAL = 0.5
 """GraphRAG removes more than this share of text's errors: this project's "substantially"."""
 FEWEST_REMOVED = -1.0
 """A lower end below this, twice text's errors, is written as this."""
+CLIPPED = " A lower limit of \N{MINUS SIGN}100.0 % is clipped: it lies there or below."
 TEXT_FORMATS = ("format_a", "format_b")
 AUC_MEASURE = "p_yes"
 """Ranks the pairs of an arm; `outcomes.AUC` is its area under the curve."""
@@ -188,7 +189,13 @@ def graphrag_removes_errors(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: 
             parts.append(Part(share, criterion, label, bound=SUBSTANTIAL))
     decision = _decide_parts(parts, SUBSTANTIAL)
     # the limits of two shares do not shrink as those of one mean, from which units are computed
-    return replace(decision, needed=None)
+    return replace(decision, why=decision.why + _clipped_text(parts), needed=None)
+
+
+def _clipped_text(parts: Sequence[Part]) -> str:
+    """Say of a lower limit of `FEWEST_REMOVED` that it is clipped."""
+    is_clipped = any(part.interval.low == FEWEST_REMOVED for part in parts)
+    return CLIPPED if is_clipped else ""
 
 
 def _errors_removed(outcomes: Outcomes, graph: str, text: str) -> Score | None:
@@ -349,8 +356,8 @@ def _released_errors_decision(
     """Decide released errors by the other model's answers from the same graph.
 
     An error that is the graph's own answer refutes. The claim holds if the graph gave the other
-    model the true fact of every error, and no right answer has the confidence that a failed query
-    would leave.
+    model the true fact of every error, no right answer has the confidence that a failed query
+    would leave, and no error is a NO to a linked pair, which a query that failed once also leaves.
     """
     unlike = Counter(is_right for is_right, confidence in recorded if confidence == NOT_THE_GRAPHS)
     n_graphs = sum(not is_right for is_right, _ in recorded) - unlike[False]
@@ -358,6 +365,7 @@ def _released_errors_decision(
         return Decision("differs", f"{n_graphs} of {len(wrong)} errors are the graph's own answer.")
     n_right = sum(is_right for is_right, _ in recorded)
     n_same = _right_with_another_model(outcomes, wrong)
+    n_linked = int((wrong.gold == "YES").sum())
     why = (
         f"All {len(wrong)} errors have the recorded confidence of {NOT_THE_GRAPHS}. The code "
         "records it where the model contradicts the graph, and also where the query of the graph "
@@ -365,7 +373,15 @@ def _released_errors_decision(
         f"right. Of {n_right:,} right answers, {unlike[True]:,} have this confidence, as a failed "
         "query would leave it where the model then says NO to an unlinked pair."
     )
-    holds = n_same == len(wrong) and not unlike[True]
+    if n_linked:
+        chance = figures.number(0.5**n_linked)
+        why += (
+            f" {len(wrong) - n_linked} of {len(wrong)} errors are a YES to an unlinked pair. The "
+            f"other {n_linked} are a NO to a linked pair, where a query that failed once would "
+            "leave nothing else to see. If failed queries hit linked and unlinked pairs alike, "
+            f"{n_linked} of them would all be about linked ones with a probability of {chance}."
+        )
+    holds = n_same == len(wrong) and not unlike[True] and not n_linked
     return Decision("agrees" if holds else "inconclusive", why)
 
 
@@ -465,9 +481,10 @@ def benchmark_is_balanced(
     counts = per_drug.to_numpy()
     has_ten = bool((counts == 10).all())
     is_distinct = len(set(benchmark)) == len(benchmark)
+    n_rows = "ten" if has_ten else f"{counts.min()} to {counts.max()}"
     why = (
-        f"{len(benchmark):,} distinct pairs of {len(per_drug):,} drugs; rows for each drug and "
-        f"label: {counts.min()} to {counts.max()}."
+        f"{len(set(benchmark)):,} distinct pairs in {len(benchmark):,} rows about "
+        f"{len(per_drug):,} drugs, with {n_rows} rows for each drug and label."
     )
     return Decision(decisions.exactly(has_ten and is_distinct), why)
 
@@ -641,76 +658,100 @@ class _WindowHits:
 
     Attributes:
         within: One value for each drug whose document in the prompt shows the effect.
-        beyond: One value for each other relevant drug.
+        beyond: One value for each drug whose document is cut before the effect.
+        absent: One value for each drug whose document is not in the prompt.
     """
 
     within: list[bool]
     beyond: list[bool]
+    absent: list[bool]
+
+    @property
+    def not_shown(self) -> list[bool]:
+        """The values of all drugs whose effect the prompt does not show."""
+        return self.beyond + self.absent
 
     @property
     def has_both(self) -> bool:
-        """Whether there are drugs on both sides."""
-        return bool(self.within and self.beyond)
+        """Whether there are drugs whose effect the prompt shows, and others."""
+        return bool(self.within and self.not_shown)
 
     @classmethod
     def of_items(cls, items: Sequence[Item]) -> "_WindowHits":
         """Read the relevant items of a query."""
-        sides: dict[str, list[bool]] = {"inside": [], "beyond": []}
+        sides: dict[str, list[bool]] = {INSIDE: [], BEYOND: [], ABSENT: []}
         for item in items:
             side = item.strata.get("window")
             if item.gold and side in sides:
                 sides[side].append(bool(item.predicted))
-        return cls(sides["inside"], sides["beyond"])
+        return cls(sides[INSIDE], sides[BEYOND], sides[ABSENT])
 
 
 def lists_fail_by_window(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     """Decide whether Format A misses drugs because the prompt does not show their effect.
 
-    It must return drugs whose effect the prompt shows more often than others, and more than half of
-    them: where it misses these as well, the window is not the reason. A query is one effect: letter
-    and size are the same on both sides (Results, third key finding).
+    It must return drugs whose effect the prompt shows more often than others, and most drugs that
+    it misses, of those whose list is in the prompt, must have their effect after the cut. A query
+    is one effect: letter and size are the same on both sides (Results, third key finding).
     """
     rows = outcomes.where(arm="format_a").frame
     queries = [_WindowHits.of_items(items) for items in rows["items"]]
-    within = list(chain.from_iterable(query.within for query in queries))
-    beyond = list(chain.from_iterable(query.beyond for query in queries))
+    shown = list(chain.from_iterable(query.within for query in queries))
+    not_shown = list(chain.from_iterable(query.not_shown for query in queries))
     both = [query for query in queries if query.has_both]
     why = (
-        f"Returned, by whether the prompt shows the effect: {_share_in_words(within, 'shown')} "
-        f"and {_share_in_words(beyond, 'not shown')}; {len(both)} of {len(rows)} queries have both."
+        "Returned, all queries pooled, by whether the prompt shows the effect: "
+        f"{_share_in_words(shown, 'shown')} and {_share_in_words(not_shown, 'not shown')}; "
+        f"{len(both)} of {len(rows)} queries have both."
     )
+    cut = _missed_beyond_the_cut(queries, outcomes.draws)
     if len(both) < MIN_QUERIES:
         return Decision("not tested", f"{why} A test needs {MIN_QUERIES}.", reason="too few")
-    test, share = _returned_within(both, outcomes.draws)
-    points = figures.points(test)
+    if cut is None:
+        return Decision("inconclusive", f"{why} No drug is missed whose list is in the prompt.")
+    test = _gain_within(both, outcomes.draws)
     why += (
-        f" Shown minus not shown, mean of these: {points} points, {figures.p_words(test.p)}. "
-        f"Returned of those shown, in these queries: {figures.score_text(share)}."
+        f" Shown minus not shown, mean over these {len(both)} queries: {figures.points(test)} "
+        f"points, {figures.p_words(test.p)}. {_missed_in_words(queries)} Of the missed drugs whose "
+        f"list is in the prompt, pooled, the effect is after the cut in {figures.score_text(cut)}."
     )
     gain = partial(decisions.better, p=test.p)
     parts = [
         Part(test, gain, "shown minus not shown, returned", bound=0.0),
-        Part(share, partial(decisions.above, bound=0.5), "shown, returned", bound=0.5),
+        Part(cut, partial(decisions.above, bound=0.5), "missed, after the cut", bound=0.5),
     ]
     decision = decisions.decide_by_intervals(parts, (0.0, 0.5), why=why, p=test.p)
     # the two parts have bounds of their own, from which no one number of queries follows
     return replace(decision, needed=None)
 
 
-def _returned_within(queries: Sequence[_WindowHits], draws: int) -> tuple[Paired, Score]:
-    """Return the gain of drugs within the window over others, and the share returned of them.
-
-    Args:
-        queries: Queries that have both, each one unit.
-        draws: Number of bootstrap samples.
-    """
+def _gain_within(queries: Sequence[_WindowHits], draws: int) -> Paired:
+    """Return the gain of drugs whose effect is shown over others; each query is one unit."""
     within = np.array([np.mean(query.within) for query in queries])
-    beyond = np.array([np.mean(query.beyond) for query in queries])
-    n_within = np.array([len(query.within) for query in queries])
-    n_returned = np.array([sum(query.within) for query in queries])
-    clusters = np.arange(len(queries))
-    share = ratio(n_returned, n_within, clusters=clusters, draws=draws)
-    return paired_means(within, beyond, draws=draws), share
+    not_shown = np.array([np.mean(query.not_shown) for query in queries])
+    return paired_means(within, not_shown, draws=draws)
+
+
+def _missed_beyond_the_cut(queries: Sequence[_WindowHits], draws: int) -> Score | None:
+    """Return the share of missed drugs in the prompt whose effect is cut off; None if none is."""
+    n_beyond = np.array([query.beyond.count(False) for query in queries])
+    n_within = np.array([query.within.count(False) for query in queries])
+    n_missed = n_beyond + n_within
+    if not n_missed.sum():
+        return None
+    return ratio(n_beyond, n_missed, clusters=np.arange(len(queries)), draws=draws)
+
+
+def _missed_in_words(queries: Sequence[_WindowHits]) -> str:
+    """Count the missed drugs by where the effect is."""
+    n_absent = sum(query.absent.count(False) for query in queries)
+    n_beyond = sum(query.beyond.count(False) for query in queries)
+    n_within = sum(query.within.count(False) for query in queries)
+    return (
+        f"Of the {n_absent + n_beyond + n_within:,} missed drugs, {n_absent:,} have no list in the "
+        f"prompt, {n_beyond:,} a list that is cut before the effect, and {n_within:,} a list that "
+        "shows the effect."
+    )
 
 
 def _share_in_words(hits: Sequence[bool], which: str) -> str:
