@@ -53,6 +53,8 @@ def test_what_decided_a_claim_here_has_both_arms_their_difference_and_n() -> Non
     assert (
         words == "accuracy: graph 100.0 % against text 92.0 %; +8.0 [+3.0, +13.0] points, n = 100"
     )
+    of_data = {**difference, "label": "graph minus text, accuracy, GIT-RE", "arms": arms}
+    assert paper_pages._estimate_in_words(of_data, "a-model").startswith("accuracy, GIT-RE: graph")
     # a record from before the arms were kept
     words = paper_pages._estimate_in_words({**difference, "arms": []})
     assert words == "graph minus text, accuracy, a-model: +8.0 [+3.0, +13.0] points, n = 100"

@@ -125,7 +125,7 @@ class PaperPages(BoardPages):
         number stands alone.
         """
         if not row["here_estimates"]:
-            return self._value(headline, "rerun")
+            return self._value(headline, "rerun") + fine_print(headline.rerun_note)
         models = row["here_models"] or ""
         lines = [escape(_estimate_in_words(each, models)) for each in row["here_estimates"]]
         ties = "; ".join(_estimate_in_words(estimate, models) for estimate in row["here_ties"])

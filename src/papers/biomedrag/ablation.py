@@ -120,8 +120,8 @@ def summary(out: Outcomes, counts: Sequence[int]) -> str:
     best = [f"n = {_best_count(out.where(task=name), counts)} on {name}" for name in PLACES]
     return (
         f"**The {'fine-tuned' if is_tuned else 'prompted'} model scores significantly "
-        f"{_outcome(removals)}.** With the part, F1 changes by {_changes(removals)}; of the n "
-        f"tried, RA-KNN-n scored highest with {figures.listed(best)}."
+        f"{_outcome(removals)}.** With the part, the share right changes by {_changes(removals)}; "
+        f"of the n tried, RA-KNN-n scored highest with {figures.listed(best)}."
     )
 
 
@@ -155,7 +155,7 @@ def _significant(removals: Sequence[_Removal]) -> list[_Removal]:
 
 
 def _outcome(removals: Sequence[_Removal]) -> str:
-    """Say which removals change F1 significantly."""
+    """Say which removals change the share right significantly."""
     findings = [removal.finding() for removal in _significant(removals)]
     return figures.listed(findings) or "neither higher nor lower without one of these parts"
 

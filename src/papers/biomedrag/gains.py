@@ -56,7 +56,9 @@ _PLOTTED: Final = (
 
 
 def gains(out: Outcomes, names: Sequence[str], arms: tuple[str, str]) -> Gains:
-    """Compare F1 of two arms on the rows of each data set that are compared with printed numbers.
+    """Compare the share right of two arms on the rows that are compared with printed numbers.
+
+    These are the tests of the paper's claims (`rules`); the paper's own gains are in F1.
 
     Args:
         out: The answers.
@@ -70,8 +72,8 @@ def gains(out: Outcomes, names: Sequence[str], arms: tuple[str, str]) -> Gains:
     tests: dict[str, Comparison] = {}
     for name in names:
         rows = comparable(out.where(source="rerun", task=name, arm=list(arms)))
-        if rows.arms_with("f1").issuperset(arms) and _is_readable(rows):
-            tests[name] = rows.compare([arms], "f1")[0]
+        if rows.arms_with("right").issuperset(arms) and _is_readable(rows):
+            tests[name] = rows.compare([arms], "right")[0]
     adjusted = adjust_by_holm(list(tests.values()))
     return dict(zip(tests, adjusted, strict=True))
 
@@ -116,7 +118,7 @@ def summary(run: Run, out: Outcomes, names: Sequence[str]) -> str:
     ]
     text = (
         f"**{used.use.capitalize()} with BiomedRAG's example, {model} {_outcome(first)}.** "
-        f"{'In one training each, the' if tuned else 'The'} example changes F1 by "
+        f"{'In one training each, the' if tuned else 'The'} example changes the share right by "
         f"{figures.listed(changes)}"
         f"{_printed_text(run.printed, list(first), used)}"
     )
@@ -156,7 +158,7 @@ def _place(out: Outcomes, name: str, names: Sequence[str]) -> str:
 
 
 def _level(out: Outcomes, name: str, comparison: Comparison) -> str:
-    """Say which F1 the example leads to, and on which rows."""
+    """Say which share right the example leads to, and on which rows."""
     score = figures.number(comparison.scores[0].value)
     rows = name_rows(out, name).partition(", ")[2] or f"{comparison.test.n:,} rows"
     return f"(to {score}, {rows})"
@@ -169,7 +171,7 @@ def _printed_text(printed: Published, names: Sequence[str], used: Added) -> str:
     values = [value for value in found if value]
     if not values:
         return ""
-    return f" (printed for {_MODELS[row]}: {figures.listed(values)})"
+    return f" (printed for {_MODELS[row]}, in F1: {figures.listed(values)})"
 
 
 def printed_gain(printed: Published, name: str, row: str) -> str:
@@ -201,8 +203,9 @@ def table(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]) 
             model = _model(out.where(task=name), comparison.first)
             rows.append(_row(name_rows(out, name), what, comparison, "", model))
     caption = (
-        "F1 with BiomedRAG's example against F1 without it, and against other examples; p by Holm "
-        "over the data sets of a comparison; each fine-tuned model was trained once"
+        "Share right with BiomedRAG's example against that without it, and against other examples; "
+        "p by Holm over the data sets of a comparison; each fine-tuned model was trained once; the "
+        "printed differences are in F1"
     )
     return figures.table(pd.DataFrame(rows), caption, sample=out.sample)
 
@@ -227,13 +230,13 @@ def best_floors(out: Outcomes, names: Sequence[str], floors: Sequence[str]) -> G
     tests: dict[str, Comparison] = {}
     for name in names:
         rows = comparable(out.where(source="rerun", task=name))
-        if "biomedrag" not in rows.arms_with("f1"):
+        if "biomedrag" not in rows.arms_with("right"):
             continue
         rows = rows.where(unit=[*rows.where(arm="biomedrag").frame.unit])
-        scores = {arm: rows.score("f1", arm).value for arm in rows.arms if arm in floors}
+        scores = {arm: rows.score("right", arm).value for arm in rows.arms if arm in floors}
         if scores:
             best = max(scores, key=scores.__getitem__)
-            tests[name] = rows.compare([("biomedrag", best)], "f1")[0]
+            tests[name] = rows.compare([("biomedrag", best)], "right")[0]
     adjusted = adjust_by_holm(list(tests.values()))
     return dict(zip(tests, adjusted, strict=True))
 
@@ -252,7 +255,7 @@ def _rows_of_all(
     n_compared = comparable(rows).frame.unit.nunique()
     if n_compared == rows.frame.unit.nunique():
         return []
-    all_rows = rows.compare([arms], "f1")[0]
+    all_rows = rows.compare([arms], "right")[0]
     return [_row(f"{name}, all test rows", what, all_rows, "", model)]
 
 
@@ -263,11 +266,11 @@ def _row(name: str, what: str, comparison: Comparison, printed: str, model: str)
         "compared": what,
         "model": model,
         "n": comparison.test.n,
-        "first F1": figures.score_text(with_example),
-        "second F1": figures.score_text(without),
+        "first, right": figures.score_text(with_example),
+        "second, right": figures.score_text(without),
         "difference in points": figures.points(comparison.test),
         "p (Holm)": figures.p_text(comparison.p),
-        "printed difference": printed,
+        "printed difference, F1": printed,
     }
 
 

@@ -31,6 +31,8 @@ ONE_TRAINING: Final = (
     "texts and not another training."
 )
 """What the interval of a difference between fine-tuned models leaves out."""
+FLOOR: Final = 0.05
+"""Two arms that are both below this share right differ near the lowest possible score."""
 
 
 def _better(
@@ -82,9 +84,24 @@ def _training_note(arms: Sequence[str]) -> str:
     return ONE_TRAINING if any(is_tuned) else ""
 
 
-beats_llm_tuned = partial(_better, first="lora_rag", others=("lora",))
+def beats_llm_tuned(outcomes: Outcomes, **_: object) -> Decision:
+    """Whether BiomedRAG improves the model that is fine-tuned with its examples (section 2.1)."""
+    decision = _better(outcomes, first="lora_rag", others=("lora",))
+    return replace(decision, why=decision.why + _prompted_gains(outcomes))
+
+
 beats_llm_prompted = partial(_better, first="biomedrag", others=("zero_shot",))
-"""Whether BiomedRAG improves the language model that it is added to (section 2.1)."""
+"""Whether BiomedRAG improves the model that is prompted (section 2.1)."""
+
+
+def _prompted_gains(outcomes: Outcomes) -> str:
+    """Say what the example adds to the prompted model, beside a decision by the fine-tuned one."""
+    rows = comparable(outcomes).where(arm=["biomedrag", "zero_shot"])
+    if not rows.arms_with("right").issuperset({"biomedrag", "zero_shot"}):
+        return ""
+    comparisons = rows.compare([("biomedrag", "zero_shot")], "right", within="task")
+    described = [_described(comparison, rows, rows) for comparison in comparisons]
+    return f" The prompted model, which does not decide: {'; '.join(described)}."
 
 
 def small_on_par(outcomes: Outcomes, *, arms: tuple[str, str], **_: object) -> Decision:
@@ -108,6 +125,17 @@ def small_on_par(outcomes: Outcomes, *, arms: tuple[str, str], **_: object) -> D
 
 small_on_par_tuned = partial(small_on_par, arms=("lora_rag", "lora"))
 small_on_par_prompted = partial(small_on_par, arms=("biomedrag", "zero_shot"))
+
+
+def _small_on_par_printed(
+    _: Outcomes, *, printed: Published, names: Sequence[str], **__: object
+) -> Decision:
+    """Whether the best printed encoder is on a par with the best printed language model."""
+    return printed_tests.small_on_par(printed, names)
+
+
+small_on_par_texts = partial(_small_on_par_printed, names=("ADE-corpus-v2", "MTSamples"))
+small_on_par_links = partial(_small_on_par_printed, names=("UMLS", "ADInt"))
 
 
 def _one_chunk_beats_many(outcomes: Outcomes, *, prefix: str, **_: object) -> Decision:
@@ -222,15 +250,26 @@ def _described(comparison: Comparison, rows: Outcomes, outcomes: Outcomes) -> st
     """Describe a difference, of DDI also on all test rows."""
     test = comparison.test
     name = comparison.model
+    first, second = (figures.number(score.value) for score in comparison.scores)
     text = (
-        f"{name}, {rows.label(comparison.first)} minus {rows.label(comparison.second)}: "
-        f"{figures.points(test)} points right, {figures.p_words(comparison.p)}, n = {test.n:,}"
+        f"{name}, {rows.label(comparison.first)} {first} right, {rows.label(comparison.second)} "
+        f"{second}: {figures.points(test)} points, {figures.p_words(comparison.p)}, "
+        f"n = {test.n:,}"
     )
     arms = (comparison.first, comparison.second)
     all_rows = outcomes.where(task=name).compare([arms], "right")[0].test
-    if all_rows.n == test.n:
-        return text
-    return f"{text} that state an interaction ({figures.points(all_rows)} on all {all_rows.n:,})"
+    if all_rows.n != test.n:
+        text += f" that state an interaction ({figures.points(all_rows)} on all {all_rows.n:,})"
+    return text + _floor_note(comparison)
+
+
+def _floor_note(comparison: Comparison) -> str:
+    """Say that a difference is one between two arms that have almost no row right."""
+    if any(score.value >= FLOOR for score in comparison.scores):
+        return ""
+    n = comparison.test.n
+    first, second = (round(score.value * n) for score in comparison.scores)
+    return f" (near the floor of the measure: {first} and {second} of {n:,} rows right)"
 
 
 def _arm_counts(outcomes: Outcomes, prefix: str) -> list[int]:
