@@ -322,12 +322,14 @@ def test_claims_are_decided_by_the_declared_rules(values: list[float], verdict: 
     assert decide("reranker_beats_agent", orders).verdict == verdict
 
 
-def test_answers_to_the_authors_prompt_decide_before_those_to_the_books() -> None:
+def test_answers_to_the_authors_prompt_decide_before_those_to_the_books_if_it_has_the_question() -> (
+    None
+):
     orders = rows("best_window", [0.0] * 12, "ndcg", "rerank")
     orders += rows("scoring_agent", WORSE, "ndcg", "rerank")
     assert decide("reranker_beats_agent", orders).verdict == "agrees"
-    orders += rows("authors_agent", BETTER, "ndcg", "rerank")
-    assert decide("reranker_beats_agent", orders).verdict == "differs"
+    orders += rows("authors_agent", BETTER, "ndcg", "rerank")  # its prompt omits the question
+    assert decide("reranker_beats_agent", orders).verdict == "agrees"
     measure = "precision_without_judge"
     searches = rows("question", [0.0] * 12, measure) + rows("hypothetical", WORSE, measure)
     assert decide("hypothetical_beats_question", searches).verdict == "differs"
@@ -361,6 +363,30 @@ def test_without_an_adapter_the_arms_that_need_one_are_missing_and_their_claim_i
 
 
 # ----------------------------------------------------------------------------------------------------------- the judge
+
+
+@pytest.mark.parametrize(
+    ("recall", "n", "unfit", "result"),
+    [
+        (1.0, 40, "", ("agrees", None)),
+        (0.4, 40, "", ("differs", None)),
+        (1.0, 5, "", ("not tested", "too few")),
+        (1.0, 0, "", ("not tested", "no answers")),
+        (1.0, 40, "It accepts everything", ("not tested", "judge at chance")),
+    ],
+)
+def test_recall_is_asked_of_a_judge_that_is_fit(
+    recall: float, n: int, unfit: str, result: tuple[str, str | None]
+) -> None:
+    judged = rows("qa_rag", [recall] * n, "recall", "judged")
+    judged = [replace(row, strata={"holds": data.WHOLE_ANSWER}) for row in judged]
+    answers = judged + rows("question", [0.0] * 8, "answer_found")
+    rule = published("qa_rag").claim("qa_rag.claim.recall_is_recall").rule
+    assert rule
+    decision = rules.evaluate_here(
+        rule, Outcomes(answers, draws=200), paper="qa_rag", facts={"unfit": {"recall": unfit}}
+    )
+    assert (decision.verdict, decision.reason) == result
 
 
 def run_with_judge(sample: data.Data, accepted: int) -> tuple[record.Run, str]:

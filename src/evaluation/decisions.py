@@ -46,6 +46,8 @@ class Decision:
         estimates: The values and differences with their intervals.
         ties: Differences that decide nothing, because their tie is forced.
         models: Names of the models whose answers decided.
+        corrections: Parts that their plain intervals would refute, with the corrected ones; `why`
+            ends with them.
     """
 
     verdict: Verdict
@@ -56,6 +58,22 @@ class Decision:
     estimates: tuple[Estimate, ...] = ()
     ties: tuple[Estimate, ...] = ()
     models: tuple[str, ...] = ()
+    corrections: tuple["Correction", ...] = ()
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A part of a claim whose plain interval refutes it, by the corrected interval.
+
+    Attributes:
+        text: The part with its corrected interval.
+        n_intervals: Number of intervals that it is corrected for.
+        refutes: Whether the corrected interval refutes the claim, too.
+    """
+
+    text: str
+    n_intervals: int
+    refutes: bool
 
 
 @dataclass(frozen=True)
@@ -137,33 +155,52 @@ def decide_by_intervals(
     if verdict == "inconclusive":
         needed = _units_for_all(parts, bounds)
     estimates = tuple(part.estimate() for part in parts if part.label)
-    why += _corrected_text(parts, n_parts * len(parts))
-    return Decision(verdict, why, p, needed=needed, estimates=estimates)
+    corrections = _corrections(parts, n_parts * len(parts))
+    why += _corrected_text(corrections)
+    return Decision(
+        verdict, why, p, needed=needed, estimates=estimates, corrections=tuple(corrections)
+    )
 
 
-def _corrected_text(parts: Sequence[Part], n_intervals: int) -> str:
-    """State the corrected interval of each part that its plain interval would refute.
+def _corrections(parts: Sequence[Part], n_intervals: int) -> list[Correction]:
+    """The corrected interval of each part whose plain interval refutes the claim.
 
     Args:
         parts: The intervals and their criteria.
         n_intervals: Number of intervals of the whole claim.
 
     Returns:
-        A sentence; empty if nothing is corrected or no part would be refuted.
+        The corrections; none if the claim has one interval.
     """
     if n_intervals == 1:
-        return ""
-    texts = []
+        return []
+    corrections = []
     for part in parts:
         if part.label and part.verdict() == "differs":
             corrected = bonferroni_interval(part.interval, n_intervals)
-            texts.append(f"{part.label} {_interval_text(corrected, part)}")
-    if not texts:
-        return ""
-    return (
-        f" One part refutes the claim only by its interval corrected for {n_intervals} intervals "
-        f"(Bonferroni): {'; '.join(texts)}."
-    )
+            text = f"{part.label} {_interval_text(corrected, part)}"
+            refutes = part.verdict(n_intervals) == "differs"
+            corrections.append(Correction(text, n_intervals, refutes))
+    return corrections
+
+
+def _corrected_text(corrections: Iterable[Correction]) -> str:
+    """State corrected intervals: one sentence for those that still refute, one for the others."""
+    groups: dict[tuple[int, bool], list[str]] = {}
+    for correction in corrections:
+        key = (correction.n_intervals, correction.refutes)
+        groups.setdefault(key, []).append(correction.text)
+    sentences = []
+    for (n_intervals, refutes), texts in groups.items():
+        is_one = len(texts) == 1
+        subject = "one part" if is_one else f"{figures.in_words(len(texts))} parts"
+        verb = "refutes" if is_one else "refute"
+        still = f"still {verb}" if refutes else f"no longer {verb}"
+        sentences.append(
+            f" Corrected for {n_intervals} intervals (Bonferroni), {subject} {still} the claim: "
+            f"{'; '.join(texts)}."
+        )
+    return "".join(sentences)
 
 
 def _interval_text(interval: Interval, part: Part) -> str:
@@ -388,7 +425,7 @@ def join(decisions: Sequence[Decision]) -> Decision:
             return decision
     verdicts = [cast(Tested, decision.verdict) for decision in decisions]
     verdict = all_of(verdicts)
-    why = " ".join(decision.why for decision in decisions)
+    why, corrections = _joined_evidence(decisions)
     p = _largest(decision.p for decision in decisions)
     needed = None
     if verdict == "inconclusive":
@@ -396,9 +433,29 @@ def join(decisions: Sequence[Decision]) -> Decision:
     estimates = tuple(chain.from_iterable(decision.estimates for decision in decisions))
     models = chain.from_iterable(decision.models for decision in decisions)
     decision = Decision(
-        verdict, why, p, needed=needed, estimates=estimates, ties=ties_of(decisions)
+        verdict,
+        why,
+        p,
+        needed=needed,
+        estimates=estimates,
+        ties=ties_of(decisions),
+        corrections=corrections,
     )
     return with_models(decision, models)
+
+
+def _joined_evidence(decisions: Iterable[Decision]) -> tuple[str, tuple[Correction, ...]]:
+    """The evidence of several parts, with their corrected intervals together at its end."""
+    texts = []
+    corrections: list[Correction] = []
+    for decision in decisions:
+        corrected = _corrected_text(decision.corrections)
+        if corrected and decision.why.endswith(corrected):
+            texts.append(decision.why.removesuffix(corrected))
+            corrections += decision.corrections
+        else:
+            texts.append(decision.why)
+    return " ".join(texts) + _corrected_text(corrections), tuple(corrections)
 
 
 def ties_of(decisions: Iterable[Decision]) -> tuple[Estimate, ...]:

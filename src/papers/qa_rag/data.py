@@ -12,7 +12,7 @@ import json
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -387,6 +387,28 @@ def answer_passages(
             found[passage.id] = share
     return found
 
+
+MIN_SHARE_OF_ALL = 0.95
+"""Share of an answer's word sequences from which on a passage holds all of it, but for what OCR may
+have garbled."""
+
+
+def holds_stratum(ids: Collection[str], shares: Mapping[str, float]) -> dict[str, str]:
+    """What passages hold of an answer, as a stratum; none if there are no passages or no shares.
+
+    Args:
+        ids: The passages.
+        shares: The share of the answer that each passage of the corpus holds.
+    """
+    if not ids or not shares:
+        return {}
+    largest = max(shares[passage_id] for passage_id in ids)
+    if largest >= MIN_SHARE_OF_ALL:
+        return {"holds": WHOLE_ANSWER}
+    return {"holds": "a part" if largest else "nothing"}
+
+
+WHOLE_ANSWER = "the whole answer"
 
 _DATE = re.compile(r"\b[A-Z]{3,9} (19|20)\d\d\Z")  # "... Guidance for Industry JUNE 2021"
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from evaluation import figures
 from evaluation.answers import Answer
-from evaluation.metrics import proportion
+from evaluation.metrics import Score, ratio
 from evaluation.outcomes import Outcomes
 from evaluation.published import Published
 from evaluation.record import Run
@@ -311,20 +312,27 @@ def splits_table(
     for name, parts in splits_by_name.items():
         test = parts["test"]
         train_sources = {question.source for question in parts["train"]}
-        n_known = sum(question.source in train_sources for question in test)
-        n_repeated = len(twins(test, parts["train"]))
+        is_known = [question.source in train_sources for question in test]
+        repeated = {question.id for question in twins(test, parts["train"])}
+        is_repeated = [question.id in repeated for question in test]
         row = {
             "split": SPLITS[name],
             "train pairs": len(parts["train"]),
             "validation pairs": len(parts["validation"]),
             "test pairs": len(test),
-            "test questions of a document that was trained on": proportion(n_known, len(test)),
-            "test questions that the training repeats": proportion(n_repeated, len(test)),
+            "test questions of a document that was trained on": _share(is_known, test),
+            "test questions that the training repeats": _share(is_repeated, test),
             "asked": len(questions[name]),
             "documents of these": len({question.source for question in questions[name]}),
         }
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _share(chosen: Sequence[bool], questions: Sequence[Question]) -> Score:
+    """The share of questions that are chosen, with an interval over documents."""
+    documents = [question.cluster for question in questions]
+    return ratio(chosen, np.ones(len(questions)), clusters=documents)
 
 
 def draw_losses(logs: Mapping[str, TrainingLog], *, is_narrow: bool = False) -> Figure:

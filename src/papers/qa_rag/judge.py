@@ -9,7 +9,7 @@ to what it is asked about.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -211,13 +211,18 @@ class JudgedContexts:
         for question, n in zip(questions, n_statements, strict=True):
             ids = self.ranked[question.id]
             answer = _judged(ids, _take(len(ids), useful), _take(n, supported))
-            answers.append(answer)
+            answers.append(replace(answer, strata=self._strata(question)))
         return answers
 
     @cached_property
     def _row_of(self) -> dict[str, int]:
         passages = self.judge.searcher.corpus.passages
         return {passage.id: row for row, passage in enumerate(passages)}
+
+    def _strata(self, question: Question) -> dict[str, str]:
+        """What the contexts hold of the FDA's answer."""
+        shares = data.answer_passages(question, self.judge.searcher.corpus, 0.0)
+        return data.holds_stratum(self.ranked[question.id], shares)
 
     def _rows(self, question: Question) -> list[int]:
         return [self._row_of[passage_id] for passage_id in self.ranked[question.id]]

@@ -70,7 +70,10 @@ def _rerun_of_retrieval(rerun: Outcomes) -> str:
     ]
     if {"qa_rag_rule", "question_rule"} <= set(rerun.arms):
         by_rule = _of_pair(leads, "qa_rag_rule", "question_rule")
-        sentences.append(f"By the authors' rule the difference is {_change(by_rule, leads)}.")
+        sentences.append(
+            "If the question loses its own document, as in the authors' code, the difference is "
+            f"{figures.points(by_rule.test)} points, {_significance(by_rule, leads)}."
+        )
     return " ".join(sentences)
 
 
@@ -107,8 +110,9 @@ def _released_answers(written: Outcomes, contexts: Outcomes, encoder: str) -> st
     return (
         f"**Of the {figures.in_words(len(family))} advantages of QA-RAG's answers that the paper "
         f"prints, {n_words.get(n_sure, default)} significant on the released answers (BERTScore by "
-        f"{encoder}).** Its contexts are {_change(lead, of_contexts)} more precise than those of "
-        "the question. Where the authors' code removes a question's own document for the question "
+        f"{encoder}; {family_in_words(family)}).** Its contexts are "
+        f"{_change(lead, of_contexts)} more precise than those of the question. Where "
+        "the authors' code removes a question's own document for the question "
         f"alone, this lead is larger, by {_change_of(larger)}; elsewhere it is "
         f"{figures.points(elsewhere)} points (n = {elsewhere.n})."
     )
@@ -169,6 +173,15 @@ def _change(comparison: Comparison, family: Sequence[Comparison] = ()) -> str:
     """A difference with its p and, of a family, over how many comparisons this is adjusted."""
     parts = [figures.p_words(comparison.p), family_in_words(family)]
     return f"{figures.points(comparison.test)} points ({', '.join(filter(None, parts))})"
+
+
+def _significance(comparison: Comparison, family: Sequence[Comparison]) -> str:
+    """Whether a difference is significant, after which correction, and its p."""
+    negation = "" if comparison.p < metrics.ALPHA else "not "
+    correction = ""
+    if len(family) > 1:
+        correction = f" after Holm's correction over {figures.in_words(len(family))} tests"
+    return f"{negation}significant{correction} ({figures.p_words(comparison.p)})"
 
 
 def _change_of(difference: Paired) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from evaluation.answers import Answer, Item, make_row
-from evaluation.metrics import proportion
+from evaluation.metrics import ratio
 from evaluation.outcomes import Outcomes
 from evaluation.published import Published
 from evaluation.record import Run
@@ -82,10 +82,6 @@ BERTSCORE_ROWS = {
     "hypothetical": "Only_hypothetical_answer",
 }
 """How that file names the arms."""
-
-MIN_SHARE_OF_ALL = 0.95
-"""Share of an answer's word sequences from which on a passage holds all of it, but for what OCR may
-have garbled."""
 
 JUDGE = "an unnamed judge"
 ANSWERER = "gpt-3.5-turbo"
@@ -200,7 +196,7 @@ def contexts(data: Data, released: Released) -> list[Answer]:
             ids = rankings.get(question.id, ())
             row = Answer(
                 task="contexts",
-                strata=_holds_stratum(ids, shares[question.id]),
+                strata=qa_rag.holds_stratum(ids, shares[question.id]),
                 items=_ranked_items(ids, data),
                 measures={"precision": (float(precision), 1.0), "recall": (float(recall), 1.0)},
             )
@@ -215,15 +211,6 @@ def _ranked_items(ids: Sequence[str], data: Data) -> list[Item]:
         Item(passage_id, data.corpus.by_id[passage_id].document, rank=rank)
         for rank, passage_id in enumerate(ids, start=1)
     ]
-
-
-def _holds_stratum(ids: Collection[str], shares: Mapping[str, float]) -> dict[str, str]:
-    if not ids or not shares:
-        return {}
-    largest = max(shares[passage_id] for passage_id in ids)
-    if largest >= MIN_SHARE_OF_ALL:
-        return {"holds": "the whole answer"}
-    return {"holds": "a part" if largest else "nothing"}
 
 
 def more_parts_than_sentences(data: Data, released: Released) -> str:
@@ -428,17 +415,22 @@ def outranked(data: Data) -> pd.DataFrame:
     Both were cut to six by the same reranker's relevance. So a passage of the smaller pool that is
     more relevant than the last of the six of the larger pool must be among these six, too.
     """
+    documents_in_order = [question.cluster for question in data.test]
+    document_of = dict(zip(data.rankings["qa_rag"], documents_in_order, strict=True))
     rows = []
     for larger, smaller in LARGER:
         rankings = data.rankings[smaller]
         n_missing = []
+        documents = []
         for question, selected in data.rankings[larger].items():
             n_missing.append(_count_missing(selected, rankings[question]))
+            documents.append(document_of[question])
+        is_missing = np.array(n_missing) > 0
         row = {
             "larger pool": ARMS[larger],
             "smaller pool": ARMS[smaller],
-            "questions with a missing passage": proportion(
-                sum(map(bool, n_missing)), len(n_missing)
+            "questions with a missing passage": ratio(
+                is_missing, np.ones(len(n_missing)), clusters=documents
             ),
             "passages missing": sum(n_missing),
             "of": sum(map(len, rankings.values())),

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -10,10 +11,11 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from evaluation import decisions, figures
-from evaluation.decisions import Decision
+from evaluation.decisions import Decision, Part
 from evaluation.metrics import bootstrap
 from evaluation.outcomes import Outcomes
 from evaluation.published import Published
+from papers.qa_rag.data import WHOLE_ANSWER
 from resources.lora import TrainingLog
 
 PRINTED = ("qa_rag", "hypothetical", "hyde", "question", "multiquery")
@@ -177,6 +179,43 @@ def reranker_beats_agent_as_printed(
         parts.append(f"higher context {column} with {where}")
     holds = exceptions == {"precision": set(), "recall": AGENT_WINS_RECALL}
     return Decision(decisions.exactly(holds), f"The reranker has {', and '.join(parts)}.")
+
+
+NEAR_ONE: Final = 0.9
+"""Bound of a recall that should be 1; the rest is left to a judge's errors."""
+
+
+def judge_recalls(outcomes: Outcomes, *, unfit: Mapping[str, str], **_: Any) -> Decision:  # noqa: ANN401
+    """Whether the served model, as judge, gives a recall near 1 to contexts with the whole answer.
+
+    It is asked only of a judge that is better than chance (section 3.1).
+
+    Args:
+        outcomes: The rows of the run.
+        unfit: Why the judge is unfit, by measure; empty if it is fit.
+    """
+    if unfit["recall"]:
+        return Decision("not tested", f"{unfit['recall']}.", reason="judge at chance")
+    judged = outcomes.where(task="judged")
+    if judged.has_column("holds"):
+        judged = judged.where(holds=WHOLE_ANSWER)
+    arms = [arm for arm in judged.arms if judged.has_column("holds")]
+    if not arms:
+        why = "No judged contexts contain the whole answer."
+        return Decision("not tested", why, reason="no answers")
+    parts = []
+    texts = []
+    for arm in arms:
+        score = judged.score("recall", arm)
+        label = f"{judged.label(arm)}, {WHOLE_ANSWER}: recall"
+        criterion = partial(decisions.above, bound=NEAR_ONE)
+        parts.append(Part(score, criterion, label, bound=NEAR_ONE))
+        texts.append(f"{label} {figures.score_text(score)}, n = {score.n}")
+    why = f"{'; '.join(texts)}."
+    n_clusters = judged.frame.cluster.nunique()
+    if not decisions.enough_clusters(n_clusters):
+        return decisions.too_few_clusters(n_clusters, why)
+    return decisions.decide_by_intervals(parts, (NEAR_ONE,), why=why)
 
 
 def context_carries_over(outcomes: Outcomes, *, seed: int, **_: Any) -> Decision:  # noqa: ANN401
