@@ -207,7 +207,7 @@ def judge_recalls(outcomes: Outcomes, *, unfit: Mapping[str, str], **_: Any) -> 
     texts = []
     for arm in arms:
         score = judged.score("recall", arm)
-        label = f"{judged.label(arm)}, {WHOLE_ANSWER}: recall"
+        label = f"recall of {judged.label(arm)} ({WHOLE_ANSWER})"
         criterion = partial(decisions.above, bound=NEAR_ONE)
         parts.append(Part(score, criterion, label, bound=NEAR_ONE))
         texts.append(f"{label} {figures.score_text(score)}, n = {score.n}")
