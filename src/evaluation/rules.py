@@ -676,8 +676,11 @@ def _describe_score(rule: Rule, rows: Outcomes, group: str, score: Score) -> str
 
 
 def _label_of_score(rule: Rule, rows: Outcomes, group: str) -> str:
-    """The measure, the arm and what its rows were restricted to: `F1 of Text RAG (plain)`."""
-    label = f"{measure_label(rule.measure)} of {rows.label(rule.arm)}"
+    """The measure, the arm and what its rows were restricted to: `Recall of Text RAG (plain)`."""
+    measure = measure_label(rule.measure)
+    if measure[:2].islower():  # it begins a sentence; nDCG stays
+        measure = measure[0].upper() + measure[1:]
+    label = f"{measure} of {rows.label(rule.arm)}"
     conditions = [" or ".join(values) for values in rule.where.values()]
     if conditions:
         label += f" ({', '.join(conditions)})"
