@@ -257,8 +257,7 @@ def _rows_of_groups(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDAr
     """The rows of groups, one group after the other, from their first rows and their sizes."""
     ends = np.cumsum(sizes)
     shifts = np.repeat(starts - (ends - sizes), sizes)
-    rows: NDArray[np.int64] = shifts + np.arange(ends[-1])
-    return rows
+    return np.asarray(shifts + np.arange(ends[-1]), dtype=np.int64)
 
 
 def percentile(q: float) -> Statistic:
