@@ -228,7 +228,7 @@ raise DataUnavailable("GIT could not be fetched.")
 
 
 @pytest.mark.engine
-def test_the_chapters_of_a_plan_share_a_graph_server(plan_folder, monkeypatch):
+def test_the_chapters_of_a_plan_share_one_server(plan_folder, monkeypatch):
     monkeypatch.delenv("NEO4J_URI", raising=False)
     plan.prepare("smoke")
     reading = "from helpers import graph\nwith graph.connect() as db:\n    db.read('RETURN 1')"
