@@ -130,7 +130,8 @@ class PaperPages(BoardPages):
         lines = [escape(_estimate_in_words(each, models)) for each in row["here_estimates"]]
         ties = "; ".join(_estimate_in_words(estimate, models) for estimate in row["here_ties"])
         forced = fine_print(f"Forced tie, which decides nothing: {ties}") if ties else Markup()
-        return Markup("<br>").join(lines) + forced + fine_print(headline.rerun_note)
+        remarks = forced + fine_print(headline.rerun_note)
+        return Markup("<br>").join(lines) + (_folded(remarks) if remarks else Markup())
 
     @staticmethod
     def _note(headline: Headline) -> Markup:
@@ -202,6 +203,11 @@ class PaperPages(BoardPages):
             listed = "\n".join(f"- {escape(claim)}" for claim in claims)
             texts.append(f"**{len(claims)} of the claims.** {meaning}\n\n{listed}")
         return "\n\n".join(texts)
+
+
+def _folded(remarks: Markup) -> Markup:
+    """Return remarks on what decided a claim, which a click shows."""
+    return Markup("<details><summary>How it was decided</summary>{}</details>").format(remarks)
 
 
 def _commands(*lines: str) -> str:
