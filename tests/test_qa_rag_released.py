@@ -594,7 +594,7 @@ def test_parts_that_refute_a_claim_by_corrected_intervals_stand_in_one_sentence(
     )
     decision = decide("recall_is_recall", rows("contexts", "recall", arms, holds=data.WHOLE_ANSWER))
     corrected = (
-        "Corrected for 4 intervals (Bonferroni), four parts still refute the claim: recall of"
+        "Corrected for 4 intervals (Bonferroni), four parts still refute the claim: Recall of"
     )
     assert decision.why.count("Bonferroni") == decision.why.count(corrected) == 1
 
