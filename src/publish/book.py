@@ -135,6 +135,8 @@ def _redirection(target: str) -> str:
     """Return a page that leads to another one."""
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Moved</title>'
+        # else a browser asks for an icon that the site does not have
+        '<link rel="icon" href="data:,">'
         f'<meta http-equiv="refresh" content="0; url={target}">'
         f'<p>This page has moved: <a href="{target}">read it here</a>.</p></html>\n'
     )
