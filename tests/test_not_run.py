@@ -141,10 +141,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run_chapter(notebook: str, folder: Path, url: str) -> None:
-    """Run a chapter of the smoke profile against a server."""
+def run_chapter(notebook: str, folder: Path, url: str, **settings: str) -> None:
+    """Run a chapter of the smoke profile against a server, with further settings."""
     variables = {"PROFILE": "smoke", "LLM_BASE_URL": url, "LLM_MODEL": ""}
-    variables |= {"MEDRAG_ROOT": str(folder), "PYTHONPATH": str(ROOT / "src")}
+    variables |= {"MEDRAG_ROOT": str(folder), "PYTHONPATH": str(ROOT / "src"), **settings}
     process = subprocess.run(
         [sys.executable, "-m", "publish.run", notebook],
         env=os.environ | variables,

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from test_not_run import project  # noqa: F401  # a fixture
+from test_not_run import project, run_chapter  # noqa: F401  # a fixture
 
 from resources.services import LlmEndpoint
-from resources.settings import ROOT
 
 CHAPTER = "06_interactions_qa"
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
@@ -20,23 +16,8 @@ pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
 
 def seconds(folder: Path, answers: str, server: LlmEndpoint) -> float:
     """How long the chapter took from its process's start to its end."""
-    variables = {
-        "PROFILE": "smoke",
-        "ANSWERS": answers,
-        "MEDRAG_ROOT": str(folder),
-        "PYTHONPATH": str(ROOT / "src"),
-        "LLM_BASE_URL": server.base_url,
-        "LLM_API_KEY": server.api_key,
-    }
     start = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-m", "publish.run", CHAPTER],
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_chapter(CHAPTER, folder, server.base_url, ANSWERS=answers, LLM_API_KEY=server.api_key)
     return time.perf_counter() - start
 
 
