@@ -9,6 +9,7 @@ loads something from elsewhere are errors.
 
 import argparse
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -218,7 +219,11 @@ def _jupyter_book() -> Path:
     command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(STAGED)]
     command += ["--config", str(ROOT / "_config.yml"), "--path-output", str(WORK)]
     command += ["-W", "--keep-going", "-q"]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    # the book's extension imports the project, which `medrerun` alone finds by itself
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    result = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
     if result.returncode:
         output = re.sub(r"\x1b\[[0-9;]*m", "", result.stdout + result.stderr)
         lines = output.splitlines()
