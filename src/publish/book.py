@@ -30,6 +30,7 @@ from publish.site_check import check_site
 from publish.staged_notebooks import staged_notebooks
 from resources.settings import BUILD, ROOT, run_command_line
 
+SOURCE: Final = Path(__file__).resolve().parents[1]
 BOOK: Final = ROOT / "book"
 STAGED: Final = BUILD / "book-src"
 WORK: Final = BUILD / "book-work"
@@ -219,8 +220,8 @@ def _jupyter_book() -> Path:
     command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(STAGED)]
     command += ["--config", str(ROOT / "_config.yml"), "--path-output", str(WORK)]
     command += ["-W", "--keep-going", "-q"]
-    # the book's extension imports the project, which `medrerun` alone finds by itself
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    # the book's extension imports this package, which `medrerun` finds without PYTHONPATH
+    environment = os.environ | {"PYTHONPATH": str(SOURCE)}
     result = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
