@@ -253,13 +253,14 @@ def test_the_authors_reports_print_what_the_paper_and_a_later_run_have():
 def places_in_prompt(arm, source):
     text = "The drug a causes the following side effects: abdominal pain, pain, rash"
     pairs = [("abdominal pain", True), ("pain", True), ("abdominal", True), ("fever", False)]
+    questions = [corpus.Question("a", *pair) for pair in pairs]
     answers = [
-        make_row(se.yes_no_answer(True), corpus.Question("a", *pair), arm=arm, source=source)
-        for pair in pairs
+        make_row(se.yes_no_answer(True), question, arm=arm, source=source)
+        for question in questions
     ]
     return text, [
         row.measures[PLACE][0]
-        for row in se.add_term_positions(answers, {"a": text})
+        for row in se.add_term_positions(answers, questions, {"a": text})
         if PLACE in row.measures
     ]
 

@@ -323,7 +323,8 @@ def test_wrong_answers_are_split_by_neighbouring_terms():
         Question("b", "fever", label=True),
     ]
     answers = rows(pairs, "format_b", 1, source="released")
-    split = report.by_neighbour(page([], answers), {"a": ["back pain"], "b": ["fever"]})
+    knowledge = {"a": ["back pain"], "b": ["fever"]}
+    split = report.by_neighbour(page([], answers), pairs, knowledge)
     assert len(split.frame) == 3
     assert len(split.where(**{"terms of the drug": report.NEIGHBOUR}).frame) == 1
     text = report.describe_neighbours(split)

@@ -7,7 +7,7 @@ result to the LLM as one sentence.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -432,30 +432,34 @@ def read_released_answers(path: Path, arm: str, model: str) -> list[Answer]:
     return answers
 
 
-def add_term_positions(rows: Sequence[Answer], lists: Mapping[str, str]) -> list[Answer]:
+def add_term_positions(
+    rows: Sequence[Answer], questions: Iterable[Question], lists: Mapping[str, str]
+) -> list[Answer]:
     """Measure where in a Format A prompt the side effect ends.
 
     Args:
         rows: Answers of any arm.
+        questions: The questions that they answer, and perhaps others.
         lists: The Format A document of each drug.
 
     Returns:
         The rows. Those of Format A whose pair is in the drug's list have the measure
         ``place``, in characters.
     """
-    return [_with_term_position(row, lists) for row in rows]
+    by_unit = {question.unit: question for question in questions}
+    return [_with_term_position(row, by_unit[row.unit], lists) for row in rows]
 
 
-def _with_term_position(row: Answer, lists: Mapping[str, str]) -> Answer:
+def _with_term_position(row: Answer, question: Question, lists: Mapping[str, str]) -> Answer:
     if row.gold != "YES" or "format_a" not in row.arm:
         return row
-    drug, _, side_effect = row.unit.partition(" | ")
-    start = find_term(side_effect, lists[drug])
+    start = find_term(question.side_effect, lists[question.drug])
     if start < 0:
         return row
-    end = start + len(side_effect)
+    end = start + len(question.side_effect)
     if row.source == "released" or row.arm == "authors_format_a":
         # The authors' LLM reads the list itself. Their prompt names the drug twice and
         # the side effect once before the list.
-        end += FORMAT_A_PREAMBLE_CHARACTERS + 2 * len(drug) + len(side_effect)
+        end += FORMAT_A_PREAMBLE_CHARACTERS
+        end += 2 * len(question.drug) + len(question.side_effect)
     return replace(row, measures={**row.measures, PLACE: (float(end), 1.0)})

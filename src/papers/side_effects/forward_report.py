@@ -376,21 +376,25 @@ def _padded_words(term: str) -> str:
     return f" {' '.join(_WORD.findall(term.lower()))} "
 
 
-def by_neighbour(outcomes: Outcomes, knowledge: Mapping[str, Sequence[str]]) -> Outcomes:
+def by_neighbour(
+    outcomes: Outcomes, questions: Iterable[Question], knowledge: Mapping[str, Sequence[str]]
+) -> Outcomes:
     """Split false pairs by model, and by whether the drug has a neighbouring term.
 
     Args:
         outcomes: Rows of one arm.
+        questions: The questions that they answer, and perhaps others.
         knowledge: The side effects of each drug.
 
     Returns:
         The rows with the stratum ``terms of the drug``; the models are the arms.
     """
     rows = outcomes.where(gold="NO").frame
+    by_unit = {question.unit: question for question in questions}
 
     def stratum(unit: str) -> dict[str, str]:
-        drug, _, effect = unit.partition(" | ")
-        is_near = has_neighbour(effect, knowledge[drug])
+        question = by_unit[unit]
+        is_near = has_neighbour(question.side_effect, knowledge[question.drug])
         return {"terms of the drug": NEIGHBOUR if is_near else NO_NEIGHBOUR}
 
     strata = rows.unit.map(stratum)

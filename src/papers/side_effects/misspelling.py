@@ -20,7 +20,7 @@ from rapidfuzz.distance import DamerauLevenshtein
 
 from evaluation.answers import Answer, make_row
 from papers.side_effects.corpus import Arm, Entities, Question, yes_no_answer
-from papers.side_effects.prompted_names import PROMPTED
+from papers.side_effects.prompted_names import IN_AUTHORS_PROMPT, PROMPTED
 from resources.settings import DATA
 
 EDITS = ("insert", "delete", "substitute", "transpose")
@@ -406,7 +406,7 @@ def read_corrections(path: Path, run: str, model: str) -> list[Answer]:
             cluster=right,
             answer=written,
             gold=right,
-            strata={"run of": _words_of_time(run), "in the authors' prompt": is_prompted},
+            strata={"run of": _words_of_time(run), IN_AUTHORS_PROMPT: is_prompted},
             measures={"spelt": (float(written == right), 1.0)},
         )
         rows.append(row)
@@ -460,7 +460,8 @@ def read_pairs(
                     arm=arm,
                 )
                 cluster = row.cluster if by_drug else row.unit
-                strata = {"run of": _words_of_time(run)}
+                is_prompted = "yes" if drug in PROMPTED.values() else "no"
+                strata = {"run of": _words_of_time(run), IN_AUTHORS_PROMPT: is_prompted}
                 rows.append(replace(row, cluster=cluster, strata=strata))
     return rows
 

@@ -1,5 +1,7 @@
 """Misspelt names whose answers the authors' own prompt holds."""
 
+from typing import Final
+
 PROMPTED = {
     "floxetine": "fluoxetine",
     "ropirinole": "ropinirole",
@@ -11,3 +13,5 @@ Source: FEWSHOT_PROMPT_TEMPLATE in their src/utils/spell_corrector.py, the same 
 and 10e9091 of the repository of the released files. The released reports say that this prompt was
 used (`use_fewshot`).
 """
+IN_AUTHORS_PROMPT: Final = "in the authors' prompt"
+"""The stratum, yes or no, of rows on such a name."""

@@ -28,7 +28,7 @@ from evaluation.vocabulary import Tested
 from papers.side_effects.corpus import Question
 from papers.side_effects.data import LEAST, Knowledge, Sider, by_name, with_least
 from papers.side_effects.forward import ARMS
-from papers.side_effects.prompted_names import PROMPTED
+from papers.side_effects.prompted_names import IN_AUTHORS_PROMPT
 from papers.side_effects.reverse import ABSENT, BEYOND, INSIDE, TIERS, Query, tier_of
 
 FAST = 10
@@ -810,10 +810,7 @@ def normalisation_recovers(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: A
         return Decision("not tested", why, reason="no answers")
     names = {"all names": outcomes}
     if (outcomes.frame.source == "released").all():
-        drug = outcomes.frame.unit.str.partition(" | ")[0]
-        names["names not in the authors' prompt"] = outcomes.select(
-            ~drug.isin([*PROMPTED.values()])
-        )
+        names["names not in the authors' prompt"] = outcomes.where(**{IN_AUTHORS_PROMPT: "no"})
     parts = []
     texts = []
     for which, rows in names.items():
