@@ -206,6 +206,14 @@ def save_record(path: Path, profile: str, *, sample: bool, right: int = 0) -> Pa
     return run.save(path)
 
 
+AS_MEDRERUN_DOES = f"""
+import runpy, sys
+sys.path.insert(0, {str(REPOSITORY / "src")!r})
+runpy.run_module("publish.book", run_name="__main__", alter_sys=True)
+"""
+"""Runs the builder as `medrerun` does, without PYTHONPATH."""
+
+
 @dataclass
 class Project:
     """A project folder of its own: the book's sources, and whatever runs a test puts beside them."""
@@ -219,12 +227,8 @@ class Project:
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-        environment = (
-            kept
-            | {"MEDRAG_ROOT": str(self.root), "PYTHONPATH": str(REPOSITORY / "src")}
-            | self.settings
-        )
-        command = [sys.executable, "-m", "publish.book", *arguments]
+        environment = kept | {"MEDRAG_ROOT": str(self.root)} | self.settings
+        command = [sys.executable, "-c", AS_MEDRERUN_DOES, *arguments]
         return subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=300, check=False
         )

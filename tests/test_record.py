@@ -560,6 +560,18 @@ def test_a_notebook_that_leaves_a_claim_open_does_not_undo_what_another_decided(
     assert (row["verdict"], row["rerun_notebook"]) == ("differs", "02_toy")
 
 
+@pytest.mark.parametrize("answer", ["with the claim", "not run"])
+def test_what_this_machines_models_say_goes_before_the_reference_also_as_a_reason(answer):
+    reference = start()
+    reference.claim_here(CLAIM, "against it", "-9 points")
+    keep(reference)
+    run = start()
+    run.claim_here(CLAIM, answer, "as it went here")
+    run.save()
+    row = scoreboard.ledger("toy", "laptop").iloc[0]
+    assert (row["here_answer"], row["here_why"]) == (answer, "as it went here")
+
+
 def test_a_claim_that_a_run_is_too_small_for_is_neither_held_nor_refuted_by_it():
     run = start()
     run.claim(CLAIM, "inconclusive", "+4 [0, +18] points")

@@ -255,8 +255,7 @@ def places_in_prompt(arm, source):
     pairs = [("abdominal pain", True), ("pain", True), ("abdominal", True), ("fever", False)]
     questions = [corpus.Question("a", *pair) for pair in pairs]
     answers = [
-        make_row(se.yes_no_answer(True), question, arm=arm, source=source)
-        for question in questions
+        make_row(se.yes_no_answer(True), question, arm=arm, source=source) for question in questions
     ]
     return text, [
         row.measures[PLACE][0]

@@ -1,7 +1,6 @@
 """What a run was made with and on: code, machine, packages; never whose machine it was."""
 
 import json
-import os
 import platform
 import re
 import subprocess
@@ -13,7 +12,7 @@ from typing import Any, TypeAlias
 
 import psutil
 
-from resources.settings import ROOT, hide_secrets, settings
+from resources.settings import ROOT, available_cores, hide_secrets, settings
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 
@@ -36,7 +35,7 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "cpu": _cpu(),
-        "cores": _cores(),
+        "cores": available_cores(),
         "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
         "packages": _packages(),
     }
@@ -46,12 +45,6 @@ def _cpu() -> str:
     text = CPU_INFO.read_text("utf-8") if CPU_INFO.is_file() else ""
     match = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
     return match[1] if match else platform.processor() or "unknown"
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return psutil.cpu_count() or 1
 
 
 def _git_state() -> tuple[str | None, bool | None]:

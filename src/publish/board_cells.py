@@ -117,25 +117,32 @@ def claim_row(claim: Claim, own: Runs, reference: Runs, others: Mapping[str, Run
         here_cells[f"{HERE_BY}{model}"] = _here_cell(claim, runs, "not yet run")
     shown = _shown_rerun(claim, groups)
     basis = _basis(groups, shown)
+    is_own_here_shown = _is_own_here_shown(claim, own, here_cells)
     row = {
         "claim": claim.text,
         "where": claim.where,
         "note": claim.note,
         **groups,
         **here_cells,
-        "here": here_cells[_shown_here(here_cells)],
+        "here": here_cells["here_own" if is_own_here_shown else "here_reference"],
         "shown": shown,
         "basis": basis,
     }
     return row | {key: groups[basis][key] for key in ("verdict", "why", "reason")}
 
 
-def _shown_here(here_cells: Mapping[str, Row]) -> str:
-    """Return the group that the book shows: this machine's, or else the reference's."""
-    own, reference = here_cells["here_own"], here_cells["here_reference"]
-    if own["answer"] in ANSWERED_HERE or not reference["notebook"]:
-        return "here_own"
-    return "here_reference"
+def _is_own_here_shown(claim: Claim, own: Runs, here_cells: Mapping[str, Row]) -> bool:
+    """Whether what this machine's models say of a claim goes before the reference.
+
+    On real data it does also where it is only a reason why they say nothing. On the sample it does
+    where the reference says nothing.
+    """
+    if here_cells["here_own"]["answer"] in ANSWERED_HERE:
+        return True
+    if not here_cells["here_reference"]["notebook"]:
+        return True
+    real_runs = [run for run in own if not run.sample]
+    return any(finding.id == claim.id for run in real_runs for finding in run.here_findings)
 
 
 def _shown_rerun(claim: Claim, groups: Mapping[str, Row]) -> str:

@@ -15,6 +15,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,10 +27,10 @@ import yaml
 from evaluation.published import RecordError
 from publish.chapters import Chapter, PageError, chapters
 from publish.glossary import glossary_script
-from publish.pages import Pages
+from publish.pages import ChapterAnswers, Pages, chapter_answers
 from publish.site_check import check_site
-from publish.staged_notebooks import staged_notebooks
-from resources.settings import BUILD, ROOT, run_command_line
+from publish.staged_notebooks import StagedPage, staged_notebooks
+from resources.settings import BUILD, ROOT, available_cores, run_command_line
 
 SOURCE: Final = Path(__file__).resolve().parents[1]
 BOOK: Final = ROOT / "book"
@@ -104,6 +106,15 @@ def _known_keys() -> dict[str, Any]:
     return known
 
 
+@dataclass(frozen=True)
+class StagedChapter:
+    """A chapter with its pages, and with what is said of its answers if it has some."""
+
+    chapter: Chapter
+    pages: list[StagedPage]
+    answers: ChapterAnswers | None
+
+
 def stage() -> None:
     """Write what Jupyter Book shall read to `_build/book-src`.
 
@@ -111,13 +122,16 @@ def stage() -> None:
         PageError: Something cannot be shown.
     """
     all_chapters = chapters()
+    staged_chapters = _stage_chapters(all_chapters)
     pages = Pages(all_chapters)
+    pages.answers = {
+        staged.chapter.name: staged.answers for staged in staged_chapters if staged.answers
+    }
     files: dict[str, bytes | str] = {}
-    for chapter in all_chapters:
-        for page in staged_notebooks(chapter):
+    for staged in staged_chapters:
+        for page in staged.pages:
             files[f"notebooks/{page.name}.ipynb"] = page.content
-            files |= pages.add_exhibits(chapter, page)
-        pages.read(chapter)
+            files |= pages.add_exhibits(staged.chapter, page)
     boards = pages.boards()
     files |= _book_files(pages)
     files["_toc.yml"] = yaml.safe_dump(_contents(all_chapters, boards), sort_keys=False)
@@ -131,6 +145,17 @@ def stage() -> None:
         path = STAGED / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def _stage_chapters(all_chapters: Sequence[Chapter]) -> list[StagedChapter]:
+    """Stage the chapters, as many at once as there are processors."""
+    with ProcessPoolExecutor(available_cores()) as pool:
+        return list(pool.map(_stage_chapter, all_chapters))
+
+
+def _stage_chapter(chapter: Chapter) -> StagedChapter:
+    """Write a chapter's pages, and read its answers; they share its rows."""
+    return StagedChapter(chapter, list(staged_notebooks(chapter)), chapter_answers(chapter))
 
 
 def _redirection(target: str) -> str:

@@ -48,6 +48,15 @@ class ChapterAnswers:
     audit: ChapterAudit
 
 
+def chapter_answers(chapter: Chapter) -> ChapterAnswers | None:
+    """Read a chapter's answers; None if it has none."""
+    if not viewer.arms(chapter):
+        return None
+    store = requests.store(requests.working())
+    entry, scripts = viewer.scripts(chapter, store)
+    return ChapterAnswers(entry, scripts, audit_chapter(chapter))
+
+
 class Pages(PaperPages):
     """The functions of the templates, bound to the runs that this build shows."""
 
@@ -60,28 +69,17 @@ class Pages(PaperPages):
         return functions
 
     @cached_property
-    def _read(self) -> dict[str, ChapterAnswers]:
-        return {}
-
-    def read(self, chapter: Chapter) -> None:
-        """Keep what is said of a chapter's answers, of which it reads the rows."""
-        if chapter.name in self._read or not viewer.arms(chapter):
-            return
-        store = requests.store(requests.working())
-        entry, scripts = viewer.scripts(chapter, store)
-        self._read[chapter.name] = ChapterAnswers(entry, scripts, audit_chapter(chapter))
-
-    def _answers(self) -> list[ChapterAnswers]:
-        for chapter in self.chapters:
-            self.read(chapter)
-        return list(self._read.values())
+    def answers(self) -> dict[str, ChapterAnswers]:
+        """What is said of the answers of each chapter that has some."""
+        read = {chapter.name: chapter_answers(chapter) for chapter in self.chapters}
+        return {name: answers for name, answers in read.items() if answers}
 
     def audited(self) -> str:
         """Return what the audit says of the rows of each chapter.
 
         It gives the verdicts, and the figures of what the audit finds.
         """
-        audits = [answers.audit for answers in self._answers()]
+        audits = [answers.audit for answers in self.answers.values()]
         if not audits:
             return "No run has answers to audit."
         verdicts = table(
@@ -251,11 +249,10 @@ class Pages(PaperPages):
 
     def _answers_link(self, cell: Measured) -> Markup | None:
         """Return a link to the answers that a value was computed from."""
-        self._answers()
         notebook = cell["notebook"]
-        if notebook not in self._read or cell.group == "rescored":
+        if notebook not in self.answers or cell.group == "rescored":
             return None
-        entry = self._read[notebook].entry
+        entry = self.answers[notebook].entry
         arm = next((part for part in cell.number.id.split(".") if part in entry["arms"]), "")
         model = cell["model"] if cell["model"] in entry["models"] else ""
         return Markup('<a href="{}">answers</a>').format(
@@ -266,8 +263,7 @@ class Pages(PaperPages):
         """Return the claims of a paper, each with its rule, its verdicts and their reasons."""
         claims = self.claims[self.claims["paper"] == paper]
         others = [model for model in models(claims) if _has_answers(claims, model)]
-        self._answers()
-        rows = [_claim_row(row, others, self._read) for row in claims.to_dict("records")]
+        rows = [_claim_row(row, others, self.answers) for row in claims.to_dict("records")]
         return table(rows, f"{len(rows)} claims", "rag-sortable rag-cards rag-claims")
 
     def downloads(self) -> str:
@@ -286,7 +282,7 @@ class Pages(PaperPages):
         """Return the data of the answer viewer, as scripts."""
         files: dict[str, str] = {}
         entries = []
-        for answers in self._answers():
+        for answers in self.answers.values():
             files |= answers.scripts
             entries.append({**answers.entry, "paper": _title(answers.entry["paper"])})
         return files | viewer.index(entries)

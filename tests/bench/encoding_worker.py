@@ -5,12 +5,14 @@ in the environment of its own libraries, and imports nothing else.
 """
 
 import json
+import re
 import resource
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+STATUS = Path("/proc/self/status")
 THREADS = 2
 QUERIES = 50
 REPETITIONS = 200
@@ -92,6 +94,18 @@ WAYS: dict[str, Callable[[Path], Way]] = {
 }
 
 
+def peak_megabytes() -> float:
+    """Return the most memory that this program has used.
+
+    Where Linux tells it, the peak of the process that started this one does not count.
+    """
+    if STATUS.is_file():
+        peak = re.search(r"^VmHWM:\s+(\d+) kB$", STATUS.read_text(), re.MULTILINE)
+        if peak:
+            return int(peak[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
 def main() -> None:
     """Time one way; its first use, which is slower, does not count."""
     folder = Path(sys.argv[2])
@@ -101,8 +115,7 @@ def main() -> None:
     began = time.perf_counter()
     run(texts)
     seconds = time.perf_counter() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    sys.stdout.write(json.dumps({"seconds": seconds, "megabytes": peak}) + "\n")
+    sys.stdout.write(json.dumps({"seconds": seconds, "megabytes": peak_megabytes()}) + "\n")
 
 
 if __name__ == "__main__":
