@@ -413,7 +413,7 @@ def test_names_that_the_authors_prompt_answers_do_not_count_for_recovery(run, n_
     out = page(0, n_found)
     is_shown = out.frame.cluster.isin(["d0", "d1", "d2"])
     strata = [{mm.IN_AUTHORS_PROMPT: "yes" if shown else "no"} for shown in is_shown]
-    out.frame = out.frame.assign(strata=strata, source="released")
+    out.frame = out.frame.assign(strata=pd.Series(strata, index=out.frame.index), source="released")
     rules.decide(run, out, "normalisation_recovers")
     finding = next(finding for finding in run.claims if finding.kind == "rescored")
     assert finding.verdict == verdict
