@@ -29,7 +29,7 @@ from evaluation.outcomes import Outcomes
 from evaluation.records import Finding, load
 from helpers.llm import Usage
 from helpers.requests import Row, plain, request_key, write as write_requests
-from publish import book, pictures, pieces, site_check, staged_notebooks, viewer
+from publish import book, pictures, pieces, scoreboard, site_check, staged_notebooks, viewer
 from publish.chapters import Chapter
 from publish.pages import Pages
 from resources.datasets import Located
@@ -1030,20 +1030,24 @@ def test_the_landing_page_says_how_much_was_not_tested(project: Project) -> None
     assert " 0 " not in said.partition("The papers print")[2].partition("Findings")[0]
 
 
-def test_a_narrow_terminal_shows_the_claims_of_a_paper_as_a_list() -> None:
-    command = [sys.executable, "-m", "publish.scoreboard", "--paper"]
-    here = os.environ | {"PYTHONPATH": str(REPOSITORY / "src"), "COLUMNS": "80"}
-    told = [
-        subprocess.run(
-            [*command, paper], cwd=REPOSITORY, env=here, capture_output=True, text=True, check=False
-        )
-        for paper in ("across_papers", "foo")
-    ]
+def test_a_narrow_terminal_shows_the_claims_of_a_paper_as_a_list(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert scoreboard.main(["--paper", "across_papers"]) == 0
+    shown = capsys.readouterr().out
     claim = published.published("across_papers").claims[0].text
-    assert claim in " ".join(told[0].stdout.split())
-    assert re.search(r"\n    why: ", told[0].stdout)
-    assert "medrerun scoreboard across_papers|" in told[1].stderr
-    assert told[1].returncode == 2
+    assert claim in " ".join(shown.split())
+    assert re.search(r"\n    why: ", shown)
+
+
+def test_the_scoreboard_of_a_paper_that_there_is_not_names_those_that_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as refused:
+        scoreboard.main(["--paper", "foo"])
+    assert refused.value.code == 2
+    assert "medrerun scoreboard across_papers|" in capsys.readouterr().err
 
 
 @pytest.mark.book

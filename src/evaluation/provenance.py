@@ -6,6 +6,7 @@ import re
 import subprocess
 import tomllib
 from contextlib import suppress
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -65,8 +66,9 @@ def _git(*arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@cache
 def _packages() -> dict[str, str]:
-    """Installed versions of the project's own dependencies."""
+    """Installed versions of the project's own dependencies, looked up once in a process."""
     project = CODE / "pyproject.toml"
     if not project.is_file():
         return {}

@@ -25,8 +25,12 @@ from resources.parameters import read_notebook
 from resources.registry import registry
 from resources.settings import RESULTS, ROOT, Settings
 
-QUICK: Final = 10_000
-"""Tokens a second, in and out, of a fast server, which was not measured."""
+GPU_RATE: Final = 2_500
+"""Tokens a second, in and out, that one GPU is assumed to take; `medrerun plan` assumes the same."""
+PRICE_IN: Final = 0.15
+"""Dollars for a million tokens in that a hosted model is assumed to cost."""
+PRICE_OUT: Final = 0.60
+"""Dollars for a million tokens out that a hosted model is assumed to cost."""
 FOREIGN_SERVERS: Final = ROOT / "data" / "foreign_servers.json"
 """What `make test-interop` ran with servers of others."""
 ORIGINS: Final = {"yours": "your run", "reference": "reference run", "none": "not run yet"}
@@ -244,8 +248,9 @@ class RunPages:
             rows.append(_total_cost_row(records))
         return table(
             rows,
-            "Requests to language models. The last column assumes a server of "
-            f"{QUICK:,} tokens a second, in and out",
+            "Requests to language models. The last two columns are estimates: one GPU of "
+            f"{GPU_RATE:,} tokens a second, in and out; a hosted model at {PRICE_IN:.2f} dollars "
+            f"for a million tokens in and {PRICE_OUT:.2f} dollars for a million out",
         )
 
     def cost_words(self) -> str:
@@ -263,7 +268,10 @@ class RunPages:
             f"The runs shown asked {n_requests:,} questions of language models, with "
             f"{millions_in:.1f} million tokens in and {millions_out:.1f} million out. Asking took "
             f"{duration(seconds_anew)}; with the stored replies, the runs took "
-            f"{duration(seconds_replayed)}."
+            f"{duration(seconds_replayed)}. One GPU of {GPU_RATE:,} tokens a second would need "
+            f"about {duration(sum(map(_tokens_of, records)) / GPU_RATE)}. A hosted model at "
+            f"{PRICE_IN:.2f} dollars for a million tokens in and {PRICE_OUT:.2f} out would cost "
+            f"about {_dollars(millions_in * 1e6, millions_out * 1e6):.2f} dollars."
         )
 
     def servers(self) -> str:
@@ -400,8 +408,14 @@ def _cost_row(record: Record) -> dict[str, Any]:
         "Tokens out": f"{tokens['generated']:,}",
         "Tokens a second": f"{n_tokens / seconds:,.0f}" if seconds else "\N{EN DASH}",
         "Took": duration(max(record.took, seconds)),
-        "Fast server": duration(n_tokens / QUICK),
+        "One GPU": duration(n_tokens / GPU_RATE),
+        "Hosted": f"{_dollars(tokens['prompt'], tokens['generated']):.2f} dollars",
     }
+
+
+def _dollars(n_in: float, n_out: float) -> float:
+    """Return what these tokens cost at the assumed prices."""
+    return (n_in * PRICE_IN + n_out * PRICE_OUT) / 1e6
 
 
 def _total_cost_row(records: Sequence[Record]) -> dict[str, Any]:
@@ -420,7 +434,8 @@ def _total_cost_row(records: Sequence[Record]) -> dict[str, Any]:
         "Tokens out": f"{sums['generated']:,}",
         "Tokens a second": f"{n_tokens / seconds:,.0f}" if seconds else "\N{EN DASH}",
         "Took": duration(took),
-        "Fast server": duration(n_tokens / QUICK),
+        "One GPU": duration(n_tokens / GPU_RATE),
+        "Hosted": f"{_dollars(sums['prompt'], sums['generated']):.2f} dollars",
     }
 
 
