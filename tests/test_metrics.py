@@ -14,7 +14,16 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
 from evaluation import answers
-from evaluation.metrics import DRAWS, auc, bootstrap, percentile, proportion, ratio, set_scores
+from evaluation.metrics import (
+    DRAWS,
+    auc,
+    bootstrap,
+    percentile,
+    proportion,
+    ratio,
+    set_scores,
+    wilson,
+)
 from evaluation.paired import holm, paired_means
 
 NAMES = ["accuracy", "f1", "precision", "sensitivity", "specificity"]
@@ -431,6 +440,17 @@ def test_a_few_rows_that_differ_do_not_bound_the_difference_at_zero(worse):
     assert test.high > 0.005
     reverse = paired_means(b, a)
     assert (reverse.low, reverse.high) == pytest.approx((-test.high, -test.low), abs=0.015)
+
+
+def test_clusters_that_are_all_alike_do_not_make_a_value_certain():
+    """Of each of 50 drugs, one answer of two is right: another drug might have none or both."""
+    right = np.tile([1.0, 0.0], 50)
+    drugs = np.repeat(np.arange(50), 2)
+    score = ratio(right, np.ones(100), clusters=drugs)
+    assert score.low == pytest.approx(0.5 - 0.5 * wilson(0, 50)[1])
+    assert score.high == pytest.approx(0.5 + 0.5 * wilson(0, 50)[1])
+    gain = paired_means(np.ones(100), right, clusters=drugs)
+    assert gain.low < 0.5 < gain.high
 
 
 def test_rows_that_belong_together_count_once_in_a_paired_test():

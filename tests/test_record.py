@@ -803,3 +803,11 @@ def test_another_model_decides_no_claim_about_any_model():
     other.save(records.RECORDS / "laptop@tiny" / "01_toy.json")
     claim = scoreboard.ledger("toy", "laptop").iloc[0]
     assert (claim["verdict"], claim["rerun by tiny_verdict"]) == ("inconclusive", "differs")
+
+
+def test_a_rule_that_no_run_decided_by_is_worded_as_by_one_that_did():
+    run = start()
+    run.claim(CLAIM, "agrees", "9 points", test="The pairs against the lists.", kind="rescored")
+    run.save()
+    row = scoreboard.ledger("toy", "laptop").iloc[0]
+    assert row["reference_test"] == row["rescored_test"] == "The pairs against the lists."

@@ -21,7 +21,7 @@ UNITS = {
 LABELS = {
     "p yes": "probability of YES",
     "ndcg": "nDCG",
-    "right": "share right",
+    "right": "accuracy",
     "rescued": "share resolved of the first statements that found nothing",
     "found nothing": "share of the wrong first statements that found nothing",
     "candidates outside": "candidates outside the patient or period",

@@ -30,6 +30,8 @@ DRAWS = 2000
 MIN_DRAWS = 100
 BLOCK = 2**23
 """Numbers that a resampling holds in memory: 64 MiB."""
+SAME = 1e-12
+"""Values that differ by less differ by rounding alone."""
 Column: TypeAlias = "Sequence[Any] | NDArray[Any] | pd.Series"
 """One value per row."""
 Floats = NDArray[np.float64]
@@ -98,7 +100,20 @@ def ratio(
     defined = drawn_bottoms > 0
     floor, ceiling = (0.0, 1.0) if is_fraction else (-np.inf, np.inf)
     drawn = drawn_tops[defined] / drawn_bottoms[defined]
-    return Score(value, len(tops), *percentiles(value, drawn, floor, ceiling))
+    low, high = percentiles(value, drawn, floor, ceiling)
+    if is_fraction and np.ptp(drawn) < SAME:
+        low, high = _interval_of_equal_units(value, len(sums))
+    return Score(value, len(tops), low, high)
+
+
+def _interval_of_equal_units(value: float, n_units: int) -> tuple[float, float]:
+    """The interval of a share that every unit has, so that all draws are alike.
+
+    What was not seen in so many units may still be there, as often as Wilson's interval allows; a
+    unit of that kind has the share 0 or 1 at worst.
+    """
+    unseen = wilson(0.0, n_units)[1]
+    return value - unseen * value, value + unseen * (1 - value)
 
 
 def _is_proportion(units: NDArray[np.int64], tops: Floats, bottoms: Floats) -> bool:

@@ -91,10 +91,11 @@ def paired_ratios(
         low, high = metrics.percentiles(value, drawn)
     # An end of exactly 0 says that so few rows differ that some draws hold none of them: what was
     # not seen in so many units may still be there, as often as Wilson's interval allows.
-    any_moved = _moved(sums).any()
-    if low == 0 or not any_moved:
+    # The same holds where every draw has the same difference.
+    is_constant = not _moved(sums).any() or high - low < metrics.SAME
+    if low == 0 or is_constant:
         low = min(low, value - unseen)
-    if high == 0 or not any_moved:
+    if high == 0 or is_constant:
         high = max(high, value + unseen)
     name = "paired randomisation" if clusters is None else "paired randomisation by cluster"
     n_first = int((gains > 0).sum())

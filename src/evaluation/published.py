@@ -335,7 +335,7 @@ class Rule(Strict):
         if self.words_:
             return " ".join(self.words_.split())
         if self.parts:
-            joiner = " Where there are no such answers: " if self.first_of else " "
+            joiner = " Without such answers: " if self.first_of else " "
             return joiner.join(part.words(label) for part in self.parts)
         if self.than:
             return self._comparison_in_words(label)
@@ -345,8 +345,9 @@ class Rule(Strict):
         """The measure, and the rows that the rule is restricted to."""
         text = measure_label(self.measure)
         if self.where:
-            named = {name: values for name, values in self.where.items() if any(values)}
-            conditions = [f"{name}: {' or '.join(values)}" for name, values in named.items()]
+            conditions = [
+                _condition(name, values) for name, values in self.where.items() if any(values)
+            ]
             text += f" ({'; '.join(conditions)})" if conditions else ""
         if self.each:
             text += f", each {self.each}"
@@ -395,6 +396,13 @@ class Rule(Strict):
     def _in_points(self, value: float) -> str:
         is_share = unit(self.measure) == "fraction"
         return f"{100 * value:g} points" if is_share else f"{value:g}"
+
+
+def _condition(name: str, values: Sequence[str]) -> str:
+    """A restriction of the rows in words; a task is known by its name alone."""
+    *others, last = [value.replace("_", " ") for value in values]
+    words = f"{', '.join(others)} or {last}" if others else last
+    return words if name == "task" else f"{name}: {words}"
 
 
 def _without_underscores(arm: str) -> str:

@@ -148,10 +148,7 @@ def _as_reported(decision: Decision, rule: Rule, outcomes: Outcomes) -> dict[str
     why = decision.why
     needed = decisions.two_digits(decision.needed) if decision.needed else None
     if needed:
-        why += (
-            f" A decisive answer would need about {needed:,} units, if the values here are the "
-            "true ones."
-        )
+        why += f" If the values here are the true ones, about {needed:,} rows would decide."
     return {
         "why": why,
         "test": rule.words(outcomes.label),

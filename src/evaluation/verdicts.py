@@ -115,7 +115,7 @@ def disagreements(run: Run) -> figures.Html:
         numbers = [run.printed.number(n).printed for n in contradiction.numbers]
         if numbers:
             distinct = ", ".join(dict.fromkeys(numbers))
-            statements.append(f"This concerns what the paper prints as {distinct}.")
+            statements.append(f"Printed values affected: {distinct}.")
         paragraphs = [Markup("<p>{}</p>").format(statement) for statement in statements]
         lines.append(
             Markup("<li><details><summary>{}</summary>{}</details></li>").format(

@@ -115,6 +115,7 @@ def claim_row(claim: Claim, own: Runs, reference: Runs, others: Mapping[str, Run
     for model, runs in others.items():
         groups[f"{BY}{model}"] = _claim_cell(claim, "rerun", runs, "not yet run")
         here_cells[f"{HERE_BY}{model}"] = _here_cell(claim, runs, "not yet run")
+    _name_arms([*groups.values(), *here_cells.values()])
     shown = _shown_rerun(claim, groups)
     basis = _basis(groups, shown)
     is_own_here_shown = _is_own_here_shown(claim, own, here_cells)
@@ -129,6 +130,14 @@ def claim_row(claim: Claim, own: Runs, reference: Runs, others: Mapping[str, Run
         "basis": basis,
     }
     return row | {key: groups[basis][key] for key in ("verdict", "why", "reason")}
+
+
+def _name_arms(cells: Sequence[Row]) -> None:
+    """Word the rule where no run has decided by it as a run has, which knows the arms' names."""
+    rules_of_runs = [cell["test"] for cell in cells if cell["notebook"]]
+    for cell in cells:
+        if not cell["notebook"] and rules_of_runs:
+            cell["test"] = rules_of_runs[0]
 
 
 def _is_own_here_shown(claim: Claim, own: Runs, here_cells: Mapping[str, Row]) -> bool:

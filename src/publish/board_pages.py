@@ -164,7 +164,7 @@ class BoardPages(RunPages):
         if rescored.any():
             sentences.append(
                 f"We rescored {rescored.sum()} numbers from released files, and {agree} of these "
-                "match to the last digit."
+                "match within one unit of the last printed digit."
             )
         if verdicts:
             sentences.append(

@@ -270,7 +270,7 @@ def folded_trial(claim_id: str) -> Markup:
     if trial is None or trial.needs is None or trial.n is None:
         return Markup()
     text = (
-        f"At the printed values, {trial.n:,} units are too few to find the claim right in 80 % of "
-        f"simulated sets; about {trial.needs:,} would do."
+        f"If the printed values were true, {trial.n:,} rows would show it in fewer than 80 % of "
+        f"simulated data sets. That share takes about {trial.needs:,} rows."
     )
     return pieces.folded("Power", text)

@@ -161,7 +161,7 @@ class Pages(PaperPages):
             rows.append(row)
         return table(
             rows,
-            f"{len(rows)} experiments: numbers rescored to the last printed digit, "
+            f"{len(rows)} experiments: numbers rescored within one unit of the last printed digit, "
             "numbers rerun within tolerance, claims that hold",
         )
 

@@ -26,7 +26,7 @@ from resources.registry import registry
 from resources.settings import RESULTS, ROOT, Settings
 
 GPU_RATE: Final = 2_500
-"""Tokens a second, in and out, that one GPU is assumed to take; `medrerun plan` assumes the same."""
+"""Tokens a second, in and out, that one GPU is assumed to take, as in `medrerun plan`."""
 PRICE_IN: Final = 0.15
 """Dollars for a million tokens in that a hosted model is assumed to cost."""
 PRICE_OUT: Final = 0.60
