@@ -89,7 +89,7 @@ def board() -> pd.DataFrame:
         (("id: toy.text.pairs", f"id: {F1}"), "the id is used twice"),
         (("id: toy.text.pairs", "id: other.text.pairs"), "an id starts with toy."),
         (("id: toy.text.pairs", "id: toy.Text"), "pattern"),
-        (("why_not: the data are not released, ", ""), "needs rescore_from or why_not"),
+        (("why_not: the data are not released, ", ""), "needs rescore_from, why_not or not_read"),
         (("column: Pairs", "colunm: Pairs"), "colunm"),
         (("claims:", "claims: ]"), "toy.yml"),
     ],

@@ -83,8 +83,9 @@ class Number(Entry):
     )
     tolerance: Tolerance = Tolerance()
     rescore_from: tuple[str, ...] = Field(default=(), description="names in data/registry.yml")
-    why_not: str | None = Field(
-        default=None, description="why it cannot be rescored, or was not in the reference run"
+    why_not: str | None = Field(default=None, description="why it cannot be rescored by anyone")
+    not_read: str | None = Field(
+        default=None, description="why nothing rescores it, though what that needs is published"
     )
     why_no_rerun: str | None = Field(default=None, description="why it cannot be rerun by anyone")
     also: tuple[str, ...] = Field(default=(), description="other places where the paper prints it")
@@ -111,8 +112,8 @@ class Number(Entry):
 
     @model_validator(mode="after")
     def _consistent(self) -> Number:
-        if not (self.rescore_from or self.why_not):
-            raise ValueError(f"{self.id}: needs rescore_from or why_not")
+        if not (self.rescore_from or self.why_not or self.not_read):
+            raise ValueError(f"{self.id}: needs rescore_from, why_not or not_read")
         return self
 
     @property

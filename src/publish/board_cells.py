@@ -229,8 +229,12 @@ def _number_cell(number: Number, kind: Kind, runs: Runs, empty: str) -> Row:
     run, reason = _newest(runs, "reasons", number.id, kind)
     if run and reason:
         return {"verdict": reason.status, "why": reason.why, **_NO_VALUE, "notebook": run.notebook}
-    never = number.why_not if kind == "rescored" else number.why_no_rerun
-    return {"verdict": "cannot be run" if never else "not run", "why": never or empty, **_NO_VALUE}
+    if kind == "rescored":
+        never, not_yet = number.why_not, number.not_read
+    else:
+        never, not_yet = number.why_no_rerun, None
+    verdict: Match = "cannot be run" if never else "not run"
+    return {"verdict": verdict, "why": never or not_yet or empty, **_NO_VALUE}
 
 
 def _value_cell(number: Number, run: Record, value: Value) -> Row:
