@@ -47,7 +47,7 @@ class StoredRun:
         """Whose run it is, for a reader."""
         if self.files.is_reference:
             return "reference run"
-        return "run of the SAMPLE" if self.record.sample else "run of this machine"
+        return "run of the SAMPLE" if self.record.sample else "run on the same machine"
 
 
 def newest_files(notebook: str, profile: str) -> RunFiles | None:
