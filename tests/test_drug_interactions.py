@@ -709,7 +709,7 @@ def test_the_small_models_gains_are_the_stated_ones_on_the_scale_of_one_to_five(
         for baseline in ("no_retrieval", "rag_text", "graphrag")
     ]
     assert [f"{100 * gain:.0f}" for gain in gains] == ["31", "15", "13"]
-    assert "31 %, 15 % and 13 %" in " ".join(
+    assert "31 % over no retrieval, and 15 % and 13 % over the two text baselines" in " ".join(
         published.published("drug_interactions")
         .claim("drug_interactions.claim.gain_over_text")
         .note.split()
@@ -784,26 +784,22 @@ def decide_queries(run: Run, arm: str, rights: Sequence[float], seconds: Sequenc
 
 
 @pytest.mark.parametrize(
-    ("seconds", "verdict"),
+    ("seconds", "answer"),
     [
-        ([0.002] * 40, "agrees"),
-        ([0.05] * 40, "differs"),  # tens of milliseconds
+        ([0.002] * 40, "with the claim"),
+        ([0.05] * 40, "against it"),  # tens of milliseconds
         ([0.002, 0.5] * 20, "inconclusive"),
-        ([0.002] * 36 + [0.5] * 4, "agrees"),  # a few slow queries say nothing of the order
+        ([0.002] * 36 + [0.5] * 4, "with the claim"),  # a few slow queries leave the order
     ],
 )
-def test_neo4js_speed_is_decided_by_the_interval_of_the_median(
-    run: Run, seconds: list[float], verdict: str
+@pytest.mark.parametrize("arm", ["neo4j", "graph"])
+def test_the_speed_of_a_graph_is_decided_by_the_interval_of_the_median(
+    run: Run, arm: str, seconds: list[float], answer: str
 ) -> None:
-    decide_queries(run, "neo4j", [1.0] * 40, seconds)
-    assert run.claims[0].verdict == verdict
-
-
-def test_an_embedded_graph_decides_nothing_about_neo4j_but_something_here(run: Run) -> None:
-    decide_queries(run, "graph", [1.0] * 40, [0.002] * 40)
-    assert run.claims[0].reason == "another system"
-    assert "embedded graph in the place of Neo4j" in run.claims[0].why
-    assert run.here_findings[0].answer == "with the claim"
+    """The paper's graph is not public, so even Neo4j's times are about another one."""
+    decide_queries(run, arm, [1.0] * 40, seconds)
+    assert (run.claims[0].verdict, run.claims[0].reason) == ("cannot be tested", "not public")
+    assert run.here_findings[0].answer == answer
 
 
 @pytest.mark.parametrize("arm", ["neo4j", "graph"])

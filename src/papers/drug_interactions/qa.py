@@ -352,6 +352,13 @@ def comparable(rows: Outcomes, pairs: Iterable[tuple[str, str]], measure: str) -
     return rows.compare(shared, measure)
 
 
+def cut_text(rows: Outcomes) -> str:
+    """Say how many replies of the paper's no retrieval the limit of tokens cut."""
+    replies = rows.where(arm="alone").frame
+    n_cut = int(replies.cut.astype(bool).sum())
+    return f"The limit of tokens cut {n_cut} of {len(replies)} replies without retrieval."
+
+
 MARKS = range(1, 6)
 CHOICES = tuple(f"{correctness} {clarity}" for correctness, clarity in product(MARKS, MARKS))
 MAX_REFERENCE = 600

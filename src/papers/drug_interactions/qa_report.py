@@ -19,7 +19,7 @@ from evaluation.outcomes import Outcomes
 from evaluation.published import Published
 from evaluation.record import Run
 from papers.drug_interactions.answering import ARMS, Arm
-from papers.drug_interactions.qa import BASELINES, is_useful, within_scope
+from papers.drug_interactions.qa import BASELINES, comparable, is_useful, within_scope
 from papers.drug_interactions.rules import SCALES, rated_rows, readings, stated_gains, worth
 
 PRINTED: dict[Arm, str] = {
@@ -114,7 +114,7 @@ def _report_gains(run: Run, both: Outcomes, large: str) -> None:
             )
             continue
         gain = medquad.score("rating", "drugrag").value / baseline - 1
-        run.rerun(TEXT + name, gain, model=large, note="Relative gain of the normalised rating.")
+        run.rerun(TEXT + name, gain, model=large, note="Relative to the normalised rating.")
 
 
 def _report_p(run: Run, both: Outcomes, large: str) -> None:
@@ -160,8 +160,8 @@ def _report_cypher(run: Run, both: Outcomes, writer: str) -> None:
         of_hundred = Score(100 * share.value, share.n, 100 * share.low, 100 * share.high)
         note = f"of {share.n} questions; {n_branded} have a brand that no first statement can find"
         run.rerun(f"{TEXT}cypher.{step}", of_hundred, model=writer, note=note)
-    note = "95th percentile, repairs and waiting for other requests included."
-    run.rerun(f"{TEXT}cypher_seconds", written.score("p95(seconds)"), model=writer, note=note)
+    note = "median, repairs and waiting for other requests included."
+    run.rerun(f"{TEXT}cypher_seconds", written.score("median(seconds)"), model=writer, note=note)
 
 
 def _report_seconds(run: Run, both: Outcomes, large: str) -> None:
@@ -220,10 +220,11 @@ def answer(out: Outcomes, model: str) -> str:
         model: Its name.
     """
     known = out.where(task="known")
-    loss = _loss(within_scope(out.where(task="medquad")))
+    medquad = within_scope(out.where(task="medquad"))
     n_questions = known.score("f1", "drugrag").n
     return (
-        f"**Answered by {model}, {_lead(known)}.{loss}** On {n_questions} questions "
+        f"**Answered by {model}, {_lead(known)}.{_loss(medquad)}**{_cause_of_loss(medquad)} On "
+        f"{n_questions} questions "
         f"drawn from the graph that DrugRAG queries, its F1 is "
         f"{_with_best_baseline(known, 'f1')}; from a graph that was read from text, its F1 is "
         f"{_score_text(known, 'f1', 'ingested')}."
@@ -259,15 +260,41 @@ def _not_ahead(known: Outcomes, arm: str) -> list[str]:
     return not_ahead
 
 
-def _loss(medquad: Outcomes) -> str:
-    """Return which baselines are significantly nearer to MedQuAD's answers, in words if any."""
+def _nearer(medquad: Outcomes) -> list[str]:
+    """Return the baselines that are significantly nearer to MedQuAD's answers, in words."""
     if medquad.frame.empty:
-        return ""
+        return []
     pairs = [("drugrag", baseline) for baseline in BASELINES]
     nearer = []
     for comparison in medquad.compare(pairs, "cosine"):
         if comparison.test.value < 0 and comparison.p < ALPHA:
             nearer.append(ARM_WORDS[comparison.second])
+    return nearer
+
+
+def _cause_of_loss(medquad: Outcomes) -> str:
+    """Say how many of DrugRAG's replies are "Not known", if no retrieval is nearer."""
+    replies = medquad.rows_with("answered", "drugrag")
+    n_silent = sum(measures["answered"][0] == 0 for measures in replies.measures)
+    if ARM_WORDS["alone"] not in _nearer(medquad) or not n_silent:
+        return ""
+    text = (
+        f' DrugRAG replied "Not known" to {n_silent} of these questions. This project\'s prompt '
+        "asks every arm but the paper's no retrieval for these words where the evidence does not "
+        "tell."
+    )
+    for comparison in comparable(medquad, [("drugrag", "alone")], "cosine_answered"):
+        test = comparison.test
+        text += (
+            f" On the {test.n} that both answered, its cosine minus that of no retrieval is "
+            f"{figures.points(test)} points."
+        )
+    return text
+
+
+def _loss(medquad: Outcomes) -> str:
+    """Return which baselines are significantly nearer to MedQuAD's answers, in words if any."""
+    nearer = _nearer(medquad)
     if not nearer:
         return ""
     n_questions = medquad.frame.unit.nunique()

@@ -4,7 +4,7 @@ Each takes the rows of a run, and facts that a notebook hands over, and returns 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -19,8 +19,16 @@ from evaluation.metrics import Score, bootstrap
 from evaluation.outcomes import Outcomes
 from evaluation.published import Number, Published, Rule
 from evaluation.rules import evaluate
-from evaluation.vocabulary import TESTED
-from papers.drug_interactions.qa import BASELINES, PASS, is_useful, within_scope
+from evaluation.vocabulary import TESTED, Verdict
+from papers.drug_interactions.answering import Arm
+from papers.drug_interactions.qa import (
+    BASELINES,
+    PASS,
+    comparable,
+    cut_text,
+    is_useful,
+    within_scope,
+)
 
 FAR = 0.1
 """The gain in F1 that "far better" asks for, as "much better" does where a rule states it.
@@ -29,8 +37,14 @@ It is this project's: the larger model's gains in Table II are gains in ratings.
 """
 HALF = 0.5
 """What "generally" and "typically" ask for: more than half."""
+CLEAR = 0.05
+"""The lead in cosine that "clear" asks for."""
 BRANDS = "brand names"
 """The kind of the questions that name a brand."""
+INVENTED = "unknown names"
+"""The kind of the questions about an invented name, whose right answer is "Not known"."""
+YES_OR_NO = "yes or no"
+"""The kind of the questions that ask for a yes or no."""
 SWAPPED = 2 / 3
 """Kendall's tau of two orders of the paper's four arms that differ in one pair of neighbours."""
 PAPERS = (*BASELINES, "drugrag")
@@ -57,8 +71,14 @@ def worth(outcomes: Outcomes, truth: Score | None) -> str:
             "whether the judge tells right from wrong is unknown, as the answers are all right or "
             "all wrong"
         )
-    can = "tells" if is_useful(truth) else "does not tell"
     judgements = outcomes.where(task="judge")
+    marks = {row["correctness"][0] for row in judgements.rows_with("correctness").measures}
+    if len(marks) == 1:
+        return (
+            f"the judge gives every answer with a known truth the same mark for correctness "
+            f"({min(marks):.0f} of 5, {truth.n} answers), so it does not tell right from wrong"
+        )
+    can = "tells" if is_useful(truth) else "does not tell"
     missed = figures.score_text(judgements.score("missed"))
     passed = figures.score_text(judgements.score("passed"))
     return (
@@ -86,7 +106,84 @@ def leads_by_rating(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Dec
 
 def beats_baselines_on_sets(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     """Decide whether DrugRAG gives the right names more often from both graphs (Abstract)."""
-    return _leads_by_both_graphs(outcomes)
+    decision = _leads_by_both_graphs(outcomes)
+    return replace(decision, why=decision.why + _leads_by_kind(outcomes))
+
+
+def _leads_by_kind(outcomes: Outcomes) -> str:
+    """Say how the lead over no retrieval depends on questions whose answer is no name."""
+    known = outcomes.where(task="known", arm=["alone", "ingested"])
+    kinds = known.frame.strata.map(lambda strata: strata.get("kind"))
+    if not {INVENTED, YES_OR_NO} <= set(kinds) or "ingested" not in known.arms:
+        return ""
+    selections = {
+        "of all questions": known,
+        'without those about an invented name, where "Not known" is right': known.select(
+            kinds != INVENTED
+        ),
+        "of those whose answer is names": known.select(~kinds.isin([INVENTED, YES_OR_NO])),
+    }
+    leads = []
+    for words, rows in selections.items():
+        (comparison,) = rows.compare([("ingested", "alone")], "f1")
+        leads.append(f"{figures.points(comparison.test)} {words}, n = {comparison.test.n}")
+    return f" F1 of {known.label('ingested')}, minus no retrieval, in points: {'; '.join(leads)}."
+
+
+NO_RETRIEVAL: dict[str, Arm] = {
+    "no retrieval that is asked the question alone": "alone",
+    "no retrieval that has DrugRAG's instruction": "none",
+}
+"""The two readings of the arm without retrieval; the first is the paper's."""
+
+
+def nearest_to_references(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Decide whether DrugRAG's answers lead clearly in cosine to the references (Results).
+
+    This project's prompt tells DrugRAG to write "Not known" where its facts do not tell, and the
+    arm without retrieval nothing. The claim is therefore read with both instructions.
+    """
+    medquad = within_scope(outcomes.where(task="medquad"))
+    readings = {}
+    for words, arm in NO_RETRIEVAL.items():
+        decision = _clear_lead_in_cosine(medquad, (arm, *BASELINES[1:]))
+        if decision.verdict not in TESTED:
+            return decision
+        if arm not in BASELINES:
+            # text RAG and agentic RAG stand in the first reading
+            own = _clear_lead_in_cosine(medquad, (arm,))
+            decision = replace(own, verdict=decision.verdict, p=decision.p)
+        readings[words] = decision
+    decision = _join_readings(readings)
+    return replace(decision, why=decision.why + _abstention_text(medquad))
+
+
+def _clear_lead_in_cosine(rows: Outcomes, baselines: Sequence[str]) -> Decision:
+    rule = Rule(better=("drugrag",), than=tuple(baselines), measure="cosine", margin=CLEAR)
+    return evaluate(rule, rows, "rerun", paper="")
+
+
+def _abstention_text(medquad: Outcomes) -> str:
+    """Say how far "Not known" and the limit of tokens explain DrugRAG's cosine."""
+    replies = medquad.rows_with("answered", "drugrag")
+    answered = replies.measures.map(lambda measures: measures["answered"][0] > 0)
+    silent = set(replies.unit[~answered])
+    if not silent:
+        return ""
+    rows = medquad.select(medquad.frame.unit.isin(silent))
+    drugrag, alone = (rows.score("cosine", arm).value for arm in ("drugrag", "alone"))
+    text = (
+        f' DrugRAG replied "Not known" to {len(silent)} of {len(replies)} questions; there its '
+        f"cosine is {figures.number(drugrag)} on average, that of no retrieval "
+        f"{figures.number(alone)}."
+    )
+    for comparison in comparable(medquad, [("drugrag", "alone")], "cosine_answered"):
+        test = comparison.test
+        text += (
+            f" Where both answered, DrugRAG minus no retrieval is {figures.points(test)} points, "
+            f"n = {test.n}."
+        )
+    return f"{text} {cut_text(medquad)}"
 
 
 def best_on_chains(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
@@ -126,31 +223,84 @@ def _leads_by_both_graphs(outcomes: Outcomes, **strata: str) -> Decision:
 def example_helps(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     """Decide whether the example in the prompt makes more first statements right (System)."""
     rule = Rule(better=("example",), than=("no_example",), measure="first_statement", margin=FAR)
-    return _by_both_readings(rule, outcomes)
+    return _by_both_readings(rule, outcomes.where(task="cypher"))
+
+
+@dataclass(frozen=True)
+class ShareText:
+    """How the share of some first statements is worded.
+
+    Attributes:
+        label: Of the share, in an estimate.
+        sentence: What holds of `n` statements, with the `share`.
+    """
+
+    label: str
+    sentence: str
+
+
+RESCUED = ShareText(
+    "First statements that found nothing, share resolved by a later step",
+    "of {n} first statements that found nothing, a later step resolved {share}",
+)
+FOUND_NOTHING = ShareText(
+    "Wrong first statements, share that found nothing",
+    "of {n} wrong first statements, {share} found nothing",
+)
 
 
 def fallback_resolves(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     """Decide whether a later step resolves most statements that found nothing (Methods, 2)."""
-    return _by_both_readings(Rule(above="example", measure="rescued", bound=HALF), outcomes)
+    decision = _share_by_both_readings("rescued", outcomes, RESCUED)
+    if decision.verdict not in TESTED:
+        return decision
+    return replace(decision, why=f"{decision.why} {_rescuers_text(outcomes)}")
+
+
+def _rescuers_text(outcomes: Outcomes) -> str:
+    """Say which step resolved the first statements that found nothing."""
+    frame = outcomes.where(task="cypher").rows_with("rescued", "example")
+    by_model = sum(measures["repaired"][0] > 0 for measures in frame.measures)
+    by_program = frame.measures.map(lambda measures: measures["simplified"][0] > 0)
+    is_branded = frame.strata.map(lambda strata: strata.get("kind") == BRANDS)
+    n_branded = int((by_program & is_branded).sum())
+    return (
+        f"Of these {len(frame)} statements, the model's own repair resolved {by_model} and the "
+        f"program's relaxed statement {int(by_program.sum())}, of which {n_branded} have a brand."
+    )
 
 
 def failures_find_nothing(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     """Decide whether most wrong first statements found nothing (Results, Cypher generation)."""
-    return _by_both_readings(Rule(above="example", measure="found_nothing", bound=HALF), outcomes)
+    return _share_by_both_readings("found_nothing", outcomes, FOUND_NOTHING)
 
 
-def _by_both_readings(rule: Rule, outcomes: Outcomes) -> Decision:
-    """Decide by the questions about statements, with and without those that name a brand.
+def precise_retrieval(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Decide whether queries of both graphs retrieve with a higher precision than text (Results).
+
+    DrugRAG's fallback has a list of brands, which the arms that read text lack.
+    """
+    parts = []
+    for arm in ("drugrag", "ingested"):
+        parts.append(Rule(better=(arm,), than=BASELINES[1:], measure="evidence_precision"))
+    return _by_both_readings(Rule(all_of=tuple(parts)), outcomes.where(task="known"))
+
+
+def _readings(rows: Outcomes) -> dict[str, Outcomes]:
+    """Return the rows without and with the questions that name a brand.
 
     The project chose brands that the graph lacks. The paper names brands among its failures, and
-    does not say how many of its questions had one. Where the two readings differ, neither decides.
+    does not say how many of its questions had one.
     """
-    written = outcomes.where(task="cypher")
-    is_branded = written.frame.strata.map(lambda strata: strata.get("kind") == BRANDS)
-    readings = {"brand names left out": written.select(~is_branded), "all questions": written}
-    parts = []
-    for words, rows in readings.items():
-        decision = evaluate(rule, rows, "rerun", paper="")
+    is_branded = rows.frame.strata.map(lambda strata: strata.get("kind") == BRANDS)
+    return {"brand names left out": rows.select(~is_branded), "all questions": rows}
+
+
+def _by_both_readings(rule: Rule, rows: Outcomes) -> Decision:
+    """Decide by the questions with and without a brand."""
+    readings = {}
+    for words, own_rows in _readings(rows).items():
+        decision = evaluate(rule, own_rows, "rerun", paper="")
         if decision.verdict not in TESTED:
             return decision
         estimates = []
@@ -158,11 +308,49 @@ def _by_both_readings(rule: Rule, outcomes: Outcomes) -> Decision:
             label = f"{estimate.label}, {words}"
             estimates.append(estimate.model_copy(update={"label": label}))
         why = f"{words.capitalize()}: {decision.why}"
-        parts.append(replace(decision, why=why, estimates=tuple(estimates)))
-    joined = decisions.join(parts)
-    if len({part.verdict for part in parts}) == 1:
+        readings[words] = replace(decision, why=why, estimates=tuple(estimates))
+    return _join_readings(readings)
+
+
+def _share_by_both_readings(measure: str, outcomes: Outcomes, text: ShareText) -> Decision:
+    """Decide whether a share of the first statements lies above one half."""
+    rule = Rule(above="example", measure=measure, bound=HALF)
+    readings = {}
+    for words, rows in _readings(outcomes.where(task="cypher")).items():
+        decision = evaluate(rule, rows, "rerun", paper="")
+        if decision.verdict not in TESTED:
+            return decision
+        (estimate,) = decision.estimates
+        share = figures.score_text(rows.score(measure, "example"))
+        sentence = text.sentence.format(n=estimate.n, share=share)
+        label = f"{text.label}, {words}"
+        readings[words] = replace(
+            decision,
+            why=f"Prompt with one example, {words}: {sentence}.",
+            estimates=(estimate.model_copy(update={"label": label}),),
+        )
+    return _join_readings(readings)
+
+
+_OF_CLAIM: Mapping[Verdict, str] = {
+    "agrees": "supported",
+    "differs": "refuted",
+    "inconclusive": "left open",
+}
+"""What a reading does to the claim."""
+
+
+def _join_readings(readings: Mapping[str, Decision]) -> Decision:
+    """Join two readings of a claim; where they differ, none decides alone."""
+    joined = decisions.join(list(readings.values()))
+    verdicts = {decision.verdict for decision in readings.values()}
+    if len(verdicts) == 1:
         return joined
-    why = f"{joined.why} The two readings differ, so neither decides."
+    texts = []
+    for words, decision in readings.items():
+        texts.append(f"with {words}, the claim is {_OF_CLAIM[decision.verdict]}")
+    end = "One reading alone does not decide." if "agrees" in verdicts else "Neither supports it."
+    why = f"{joined.why} The two readings differ: {'; '.join(texts)}. {end}"
     return replace(joined, verdict="inconclusive", why=why, needed=None)
 
 
