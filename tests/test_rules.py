@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -290,6 +291,15 @@ def test_an_undecided_claim_names_the_units_that_would_decide_it():
     decision = decide_rerun(outcomes(a=first, b=second), better="a", than="b")
     assert decision.verdict == "inconclusive"
     assert decision.needed
+
+
+def test_a_part_that_points_against_the_claim_says_alone_what_would_decide_it():
+    against = decisions.Part(proportion(20, 50), partial(decisions.above, bound=0.5))
+    near = decisions.Part(proportion(26, 50), partial(decisions.above, bound=0.5))
+    decision = decisions.decide_by_intervals([against, near], (0.5,), why="")
+    corrected = decisions.bonferroni_interval(against.interval, 2)
+    assert decision.verdict == "inconclusive"
+    assert decision.needed == decisions.required_units(corrected, [0.5])
 
 
 def test_the_units_needed_give_the_power_that_they_promise():

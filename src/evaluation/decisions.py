@@ -123,6 +123,11 @@ class Part:
         """
         return self.criterion(bonferroni_interval(self.interval, n_parts))
 
+    def verdict_of_value(self) -> Tested:
+        """Judge the value as if it were known without error."""
+        value = self.interval.value
+        return self.criterion(Score(value, self.interval.n, value, value))
+
 
 def decide_by_intervals(
     parts: Sequence[Part],
@@ -153,7 +158,7 @@ def decide_by_intervals(
     verdict = all_of(supported, refuted)
     needed = None
     if verdict == "inconclusive":
-        needed = _units_for_all(parts, bounds)
+        needed = _units_for_all(parts, bounds, n_parts * len(parts))
     estimates = tuple(part.estimate() for part in parts if part.label)
     corrections = _corrections(parts, n_parts * len(parts))
     why += _corrected_text(corrections)
@@ -211,8 +216,17 @@ def _interval_text(interval: Interval, part: Part) -> str:
     return figures.score_text(Score(value, interval.n, low, high), part.unit)
 
 
-def _units_for_all(parts: Sequence[Part], bounds: Sequence[float]) -> int | None:
-    """Units with which every part that does not agree yet would be decided."""
+def _units_for_all(parts: Sequence[Part], bounds: Sequence[float], n_intervals: int) -> int | None:
+    """Units with which the claim would be decided, if the values are the true ones.
+
+    A value on the wrong side refutes the claim as soon as its corrected interval lies there. Else
+    every part that does not agree yet has to be decided.
+    """
+    refuting = [part for part in parts if part.verdict_of_value() == "differs"]
+    if refuting:
+        corrected = [bonferroni_interval(part.interval, n_intervals) for part in refuting]
+        units = [required_units(interval, bounds) for interval in corrected]
+        return min((number for number in units if number), default=None)
     open_parts = [part for part in parts if part.verdict() != "agrees"]
     return _largest(required_units(part.interval, bounds) for part in open_parts)
 
