@@ -7,10 +7,10 @@ from typing import Final
 import pandas as pd
 
 from evaluation import figures
-from evaluation.metrics import ALPHA
+from evaluation.metrics import ALPHA, Score
 from evaluation.outcomes import Comparison, Outcomes
 from evaluation.record import Run
-from papers.biomedrag.gains import gains
+from papers.biomedrag.gains import change_in_words, gains
 from papers.biomedrag.retriever import UNTAUGHT
 from papers.biomedrag.study import LABELS, Cell, report_cell
 
@@ -18,8 +18,10 @@ PLACES: Final = {"GIT": ("te", "git_triple_f1"), "GIT-RE": ("re", "git_re_f1")}
 """How the ids of Table 4 and Figure 3 name each data set."""
 VARIANTS: Final = {"biomedrag": "whole", "cosine": "without_scorer", "plain": "without_diversity"}
 """The row of Table 4 that an arm is compared with."""
-_PARTS: Final = (("the trained scorer", "cosine"), ("diversity", "plain"))
+_PARTS: Final = (("the trained scorer", "cosine"), ("the diversity step", "plain"))
 """The parts of the method, and the arm without each."""
+WHOLE_METHOD: Final = "whole"
+"""Row of Table 4 that repeats Table 1, so chapters 07 and 08 fill it."""
 BEST_WORDS: Final = 5
 """Words of a chunk in the whole method."""
 
@@ -99,30 +101,35 @@ def _cell_of(number: str) -> Cell | None:
     data = "GIT-RE" if is_relations else "GIT"
     if table == "table4":
         variant = row.partition("_")[2]
-        return Cell(number, data, variant, column)
+        return None if variant == WHOLE_METHOD else Cell(number, data, variant, column)
     if table == "figure3":
         measure = row.removeprefix("git_").removeprefix("re_").removeprefix("triple_")
         return Cell(number, data, column, measure)
-    if table == "figure2" and row.startswith("git"):
+    if table == "figure2" and row.startswith(("git", "unplaced")):
         return Cell(number, data, column, "f1")
     return None
 
 
 def summary(out: Outcomes, counts: Sequence[int]) -> str:
-    """Write the page's answer: what removing a part changes, and the best n of RA-KNN-n.
+    """Write the page's answer: what each part of the method adds, and the best n of RA-KNN-n.
 
-    Fine-tuned variants, the paper's own comparison, come first where there are any.
+    Fine-tuned variants, the paper's own comparison, come first where there are any. Every
+    comparison is named, whether it is significant or not.
     """
     if "biomedrag" not in out.arms:
         return UNTAUGHT
     is_tuned = {tuned(arm) for _, arm in _PARTS} <= set(out.arms)
     removals = _removals(out, is_tuned=is_tuned)
-    best = [f"n = {_best_count(out.where(task=name), counts)} on {name}" for name in PLACES]
-    return (
+    sentences = [
         f"**The {'fine-tuned' if is_tuned else 'prompted'} model scores significantly "
-        f"{_outcome(removals)}.** With the part, the share right changes by {_changes(removals)}; "
-        f"of the n tried, RA-KNN-n scored highest with {figures.listed(best)}."
-    )
+        f"{_outcome(removals)}.**",
+        "The diversity step reorders the pairs of a document.",
+        *_changes(removals),
+        f"These results are exploratory: p is adjusted over the two data sets of a comparison, "
+        f"and this page compares BiomedRAG with {_n_variants(out)} variants on each of them.",
+        _best_counts(out, counts),
+    ]
+    return " ".join(sentences)
 
 
 @dataclass(frozen=True)
@@ -138,7 +145,8 @@ class _Removal:
         return f"{direction} on {self.data} without {self.part}"
 
     def change(self) -> str:
-        return f"{figures.points(self.comparison.test)} points ({self.part}, {self.data})"
+        p = figures.p_words(self.comparison.p)
+        return f"{change_in_words(self.comparison)} on {self.data} ({p})"
 
 
 def _removals(out: Outcomes, *, is_tuned: bool) -> list[_Removal]:
@@ -155,17 +163,49 @@ def _significant(removals: Sequence[_Removal]) -> list[_Removal]:
 
 
 def _outcome(removals: Sequence[_Removal]) -> str:
-    """Say which removals change the share right significantly."""
+    """Say which removals change the accuracy significantly."""
     findings = [removal.finding() for removal in _significant(removals)]
     return figures.listed(findings) or "neither higher nor lower without one of these parts"
 
 
-def _changes(removals: Sequence[_Removal]) -> str:
-    """Return the significant changes of F1, or the largest one."""
-    largest = max(removals, key=lambda removal: abs(removal.comparison.test.difference))
-    return figures.listed([removal.change() for removal in _significant(removals) or [largest]])
+def _changes(removals: Sequence[_Removal]) -> list[str]:
+    """Say for each part what accuracy is with it, on both data sets."""
+    sentences = []
+    for part, _ in _PARTS:
+        changes = [removal.change() for removal in removals if removal.part == part]
+        sentences.append(f"With {part}, accuracy is {figures.listed(changes)}.")
+    return sentences
 
 
-def _best_count(out: Outcomes, counts: Sequence[int]) -> int:
-    f1 = {n: out.score("f1", knn(n)).value for n in counts}
-    return max(f1, key=f1.__getitem__)
+def _n_variants(out: Outcomes) -> int:
+    """Count the other arms of the prompted model, each of which is compared with BiomedRAG."""
+    others = [arm for arm in out.arms if arm != "biomedrag" and not arm.startswith("lora")]
+    return len(others)
+
+
+def _best_counts(out: Outcomes, counts: Sequence[int]) -> str:
+    """Say which n of RA-KNN-n has the highest F1 on each data set, and how clearly."""
+    texts = []
+    unclear = []
+    for name in PLACES:
+        best, is_clear = _best_count(out.where(task=name), [n for n in counts if n])
+        texts.append(f"n = {best} on {name}")
+        if not is_clear:
+            unclear.append(name)
+    text = f"Of the n tried, RA-KNN-n scored highest with {figures.listed(texts)}"
+    if unclear:
+        text += f", but on {figures.listed(unclear)} the intervals of the n overlap"
+    return f"{text}."
+
+
+def _best_count(out: Outcomes, counts: Sequence[int]) -> tuple[int, bool]:
+    """Return the n with the highest F1, and whether its interval is apart from all others."""
+    scores = {n: out.score("f1", knn(n)) for n in counts}
+    best = max(scores, key=lambda n: scores[n].value)
+    overlapping = [n for n, score in scores.items() if _overlap(scores[best], score)]
+    return best, overlapping == [best]
+
+
+def _overlap(first: Score, second: Score) -> bool:
+    """Whether two 95 % intervals share a value."""
+    return first.low <= second.high and second.low <= first.high

@@ -17,13 +17,15 @@ ENCODERS: Final = "BERT, BioBERT, GatorTron, fine-tuned"
 OTHERS: Final = "other systems' code"
 FILLERS: Final = (LLAMA2, MEDLLAMA, GPT4, ENCODERS, OTHERS, NEVER)
 """What may fill a printed number, in the order of the table's columns."""
+_N_NOT_READ: Final = "n not read"
+"""In the row of a value of Figure 2 whose n was not read from the axis."""
 _ENCODER_ROWS: Final = ("bert", "biobert", "gatortron")
 _RESULTS: Final = ("Table 1", "Table 2", "Table 3", "Table 4", "Figure 2", "Figure 3", "Text")
 
 
 def filler_of(number: Number) -> str:
     """Return what would fill a printed number: one of `FILLERS`."""
-    if number.why_no_rerun:
+    if number.why_no_rerun or _N_NOT_READ in number.row:
         return NEVER
     row = _system_of(number)
     if row.startswith("medllama"):
@@ -62,6 +64,6 @@ def table(printed: Published) -> figures.Html:
         rows.append(row)
     caption = (
         "Printed results by what fills them in a rerun; a smaller model fills the same cells as a "
-        "stand-in, and no run fills numbers whose n is unstated or that are cited"
+        "stand-in, and no run fills numbers whose n was not read or that are cited"
     )
     return figures.table(pd.DataFrame(rows), caption)

@@ -24,6 +24,10 @@ from papers.biomedrag.study import (
     printed_f1,
 )
 
+FLOOR: Final = 0.05
+"""Two arms that are both below this share right differ near the lowest possible score."""
+NO_PAIR_GIVEN: Final = ("GIT", "DDI", "ChemProt")
+"""Data sets whose rows ask for a whole triple, which a label alone does not answer."""
 Gains = dict[str, Comparison]
 """The test of two arms on each data set that both answered."""
 
@@ -56,7 +60,7 @@ _PLOTTED: Final = (
 
 
 def gains(out: Outcomes, names: Sequence[str], arms: tuple[str, str]) -> Gains:
-    """Compare the share right of two arms on the rows that are compared with printed numbers.
+    """Compare the accuracy of two arms on the rows that are compared with printed numbers.
 
     These are the tests of the paper's claims (`rules`); the paper's own gains are in F1.
 
@@ -112,19 +116,79 @@ def summary(run: Run, out: Outcomes, names: Sequence[str]) -> str:
     first, used = (tuned, TUNED) if tuned else (prompted, PROMPTED)
     model = _model(out, used.arms[0])
     changes = [
-        f"{figures.points(comparison.test)}{' points' * (not i)}{_place(out, name, names)} "
-        f"{_level(out, name, comparison)}"
-        for i, (name, comparison) in enumerate(first.items())
+        f"{change_in_words(comparison)}{_place(out, name, names)} {_level(out, name, comparison)}"
+        for name, comparison in first.items()
     ]
     text = (
         f"**{used.use.capitalize()} with BiomedRAG's example, {model} {_outcome(first)}.** "
-        f"{'In one training each, the' if tuned else 'The'} example changes the share right by "
+        f"{'In one training each, accuracy' if tuned else 'Accuracy'} with the example is "
         f"{figures.listed(changes)}"
         f"{_printed_text(run.printed, list(first), used)}"
     )
-    if not tuned or not prompted:
+    if not prompted:
         return f"{text}."
-    return f"{text}, while {_model(out, PROMPTED.arms[0])}, prompted, {_outcome(prompted)}."
+    level = _triples_text(prompted) + commonest_text(out, names)
+    if not tuned:
+        return f"{text}.{level}"
+    other = _model(out, PROMPTED.arms[0])
+    return f"{text}, while {other}, prompted, {_outcome(prompted)}.{level}"
+
+
+def change_in_words(comparison: Comparison) -> str:
+    """Write a difference in accuracy: `5.8 [1.7, 9.9] points lower`."""
+    test = comparison.test
+    bounds = (test.low, test.high)
+    direction = "higher"
+    if test.difference < 0:
+        bounds = (-test.high, -test.low)
+        direction = "lower"
+    texts = [f"{100 * bound:z.1f}".replace("-", figures.MINUS) for bound in bounds]
+    return f"{100 * abs(test.difference):.1f} [{texts[0]}, {texts[1]}] points {direction}"
+
+
+def floor_text(comparison: Comparison) -> str:
+    """Say that a difference is one between two arms that have almost no row right."""
+    if any(score.value >= FLOOR for score in comparison.scores):
+        return ""
+    n = comparison.test.n
+    first, second = (round(score.value * n) for score in comparison.scores)
+    return f"near the floor of the measure: {first} and {second} of {n:,} rows right"
+
+
+def _triples_text(tests: Gains) -> str:
+    """Say how few whole triples a model has right with the example; empty for other data sets."""
+    shares = [
+        f"{figures.number(comparison.scores[0].value)} on {name}"
+        for name, comparison in tests.items()
+        if name in NO_PAIR_GIVEN
+    ]
+    if not shares:
+        return ""
+    return f" With the example, the prompted model's accuracy is {figures.listed(shares)}."
+
+
+def commonest_text(out: Outcomes, names: Sequence[str]) -> str:
+    """Say where the prompted model with the example is no better than the commonest label.
+
+    A triple needs its pair too, so the data sets of triples are left out.
+
+    Args:
+        out: The answers.
+        names: The data sets, one family of tests.
+    """
+    with_labels = [name for name in names if name not in NO_PAIR_GIVEN]
+    no_better = []
+    for name, comparison in best_floors(out, with_labels, ("majority",)).items():
+        if is_higher(comparison):
+            continue
+        ours, other = (figures.number(score.value) for score in comparison.scores)
+        no_better.append(f"{name} ({ours} against {other})")
+    if not no_better:
+        return ""
+    return (
+        " With the example, the prompted model is not significantly more accurate than the "
+        f"commonest label on {figures.listed(no_better)}."
+    )
 
 
 def _model(out: Outcomes, arm: str) -> str:
@@ -147,7 +211,8 @@ def _outcome(tests: Gains) -> str:
 
 def _listed(names: Sequence[str], tests: Gains) -> str:
     if len(names) < len(tests) or len(names) == 1:
-        return figures.listed(names)
+        near_floor = {name for name in names if floor_text(tests[name])}
+        return figures.listed([name + " (near the floor)" * (name in near_floor) for name in names])
     return f"{'both' if len(names) == 2 else f'all {figures.in_words(len(names))}'} data sets"
 
 
@@ -158,10 +223,21 @@ def _place(out: Outcomes, name: str, names: Sequence[str]) -> str:
 
 
 def _level(out: Outcomes, name: str, comparison: Comparison) -> str:
-    """Say which share right the example leads to, and on which rows."""
+    """Say which accuracy the example leads to, and on which rows."""
     score = figures.number(comparison.scores[0].value)
     rows = name_rows(out, name).partition(", ")[2] or f"{comparison.test.n:,} rows"
-    return f"(to {score}, {rows})"
+    texts = [f"to {score}, {rows}", floor_text(comparison), _all_rows_text(out, name, comparison)]
+    return f"({'; '.join(text for text in texts if text)})"
+
+
+def _all_rows_text(out: Outcomes, name: str, comparison: Comparison) -> str:
+    """Give the difference on all test rows, where not all are compared with printed numbers."""
+    arms = (comparison.first, comparison.second)
+    rows = out.where(source="rerun", task=name, arm=list(arms))
+    all_rows = rows.compare([arms], "right")[0]
+    if all_rows.test.n == comparison.test.n:
+        return ""
+    return f"on all {all_rows.test.n:,} rows {change_in_words(all_rows)}"
 
 
 def _printed_text(printed: Published, names: Sequence[str], used: Added) -> str:
@@ -202,11 +278,7 @@ def table(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]) 
         for name, comparison in tests.items():
             model = _model(out.where(task=name), comparison.first)
             rows.append(_row(name_rows(out, name), what, comparison, "", model))
-    caption = (
-        "Share right with BiomedRAG's example against that without it, and against other examples; "
-        "p by Holm over the data sets of a comparison; each fine-tuned model was trained once; the "
-        "printed differences are in F1"
-    )
+    caption = "Accuracy with BiomedRAG's example, without it, and with other examples"
     return figures.table(pd.DataFrame(rows), caption, sample=out.sample)
 
 

@@ -108,6 +108,8 @@ MAX_UNPARSED: Final = 0.1
 
 Above it, formats differ.
 """
+_WHOLE: Final = {"te_whole": "git", "re_whole": "git_re"}
+"""Rows of Table 4 that repeat those of the whole method in Table 1, and their data sets."""
 _KNN_ROWS: Final = ("llama2_top20", "medllama_top1", "top1", "top10", "top15")
 _WHY: Final = {
     **dict.fromkeys(ROWS, "No model was fine-tuned on this data set in this run."),
@@ -116,11 +118,21 @@ _WHY: Final = {
     ),
     **dict.fromkeys(_KNN_ROWS, "No model was fine-tuned with the n nearest sentences in this run."),
     **dict.fromkeys(
+        ("without_scorer", "without_diversity", "m3", "m4"),
+        "No variant (without scorer or diversity, m = 3 or 4) was fine-tuned in this run; the "
+        "whole method was, in chapters 07 and 08.",
+    ),
+    **dict.fromkeys(
         ("bert", "biobert", "gatortron"),
         "A fine-tuned encoder; here a logistic regression on a small encoder's vectors is shown "
         "in its place.",
     ),
 }
+_N_NOT_READ: Final = (
+    "The figure's axis shows n, but the text of the paper gives the value without its place; n was "
+    "not read from the figure."
+)
+"""Why a value of Figure 2 is compared with no arm."""
 _TUNED: Final = "Fine-tuned by LoRA for this book."
 _OTHER: Final = (
     "Another system with code and training of its own; this notebook reruns the paper's method."
@@ -315,6 +327,8 @@ class Cell:
 def report(run: Run, out: Outcomes, notes: Mapping[str, str]) -> None:
     """Report the reruns of Tables 1 to 3 and of the gains of the text; of all else, why not.
 
+    The whole method of Table 4 repeats Table 1, so it is reported with it.
+
     Args:
         run: The run.
         out: The answers.
@@ -332,13 +346,15 @@ def report(run: Run, out: Outcomes, notes: Mapping[str, str]) -> None:
 
 
 def _table_cell(number: str, names: Mapping[str, str]) -> Cell | None:
-    """Return the cell of Tables 1 to 3 that a printed number is, if it is of these data sets."""
+    """Return the cell of Tables 1 to 4 that a printed number is, if it is of these data sets."""
     _, table, row, column = number.split(".", 3)
     if table in ("table1", "table2"):
         key, _, measure = column.rpartition("_")
     elif table == "table3":
         row, _, key = row.rpartition("_")
         measure = column
+    elif table == "table4" and row in _WHOLE:
+        key, row, measure = _WHOLE[row], "whole", column
     else:
         return None
     return Cell(number, names[key], row, measure) if key in names else None
@@ -390,6 +406,18 @@ def _on_all_rows(rows: Outcomes, measure: str) -> str:
     return f" On all {rows.frame.unit.nunique():,}: {score}." if score else ""
 
 
+def _unparsed_note(compared: Outcomes) -> str:
+    """Say why a gain in F1 may differ from the gain in accuracy that a claim compares."""
+    n_unparsed = int((~compared.frame.parsed.astype(bool)).sum())
+    if not n_unparsed:
+        return ""
+    are = "answer cannot" if n_unparsed == 1 else "answers cannot"
+    return (
+        f" {n_unparsed:,} {are} be parsed: the precision in F1 leaves them out, while the accuracy "
+        "that the claim compares counts them as wrong."
+    )
+
+
 def _is_tuned(row: str) -> bool:
     return ROWS[row].startswith("lora")
 
@@ -413,7 +441,7 @@ def _report_gain(run: Run, out: Outcomes, cell: Cell) -> None:
         run.not_run(cell.number, str(error))
         return
     points = Score(100 * score.value, score.n, 100 * score.low, 100 * score.high)
-    note = _note(cell, compared, both)
+    note = _note(cell, compared, both) + _unparsed_note(compared)
     run.rerun(cell.number, points, model=alone.frame.model.iloc[0], note=note)
 
 
@@ -421,7 +449,7 @@ def rerun_of_row(out: Outcomes, name: str, row: str) -> Outcomes | str:
     """Return the rerun compared with a printed row on a data set, or why there is none."""
     rows = out.where(source="rerun", task=name, arm=ROWS.get(row, ""))
     if rows.frame.empty:
-        return _WHY.get(row, _OTHER)
+        return _N_NOT_READ if row.startswith("other") else _WHY.get(row, _OTHER)
     if not _is_tuned(row):
         return rows
     is_medllama = rows.frame.model.map(lambda model: is_model_of(model, [MEDLLAMA]))
