@@ -179,8 +179,8 @@ def _changes(removals: Sequence[_Removal]) -> list[str]:
 
 def _n_variants(out: Outcomes) -> int:
     """Count the other arms of the prompted model, each of which is compared with BiomedRAG."""
-    others = [arm for arm in out.arms if arm != "biomedrag" and not arm.startswith("lora")]
-    return len(others)
+    prompted = [arm for arm in out.arms if not arm.startswith("lora")]
+    return len(prompted) - prompted.count("biomedrag")
 
 
 def _best_counts(out: Outcomes, counts: Sequence[int]) -> str:

@@ -197,19 +197,6 @@ def report_sizes(run: Run, corpora: Sequence[Corpus]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def report_unread(run: Run, *names: str) -> None:
-    """Say of published properties of the original corpora that they were not fetched.
-
-    Args:
-        run: The run.
-        *names: Ids of printed numbers without the paper's name, whose `why_not` is the reason.
-    """
-    for name in names:
-        number = run.printed.number(f"biomedrag.{name}")
-        if number.why_not:
-            run.not_run(number.id, number.why_not, kind="rescored")
-
-
 def _sizes(corpus: Corpus) -> dict[str, int]:
     examples = list(chain.from_iterable(corpus.splits.values()))
     triples = list(chain.from_iterable(example.triples for example in examples))
