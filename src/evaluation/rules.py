@@ -489,10 +489,11 @@ def _no_answers(rule: Rule, missing: Sequence[str], scoped: _Scoped, kind: Basis
     if scoped.others:
         about = f"{_names_in_words(rule.scope)} models"
         return decisions.another_model(about, scoped.others)
-    answers = "answers are released" if kind == "rescored" else "answers in this run"
+    is_released = kind == "rescored"
+    answers = "answers are released" if is_released else "answers among this chapter's rows"
     names = ", ".join(map(scoped.rows.label, missing))
     label = measure_label(rule.measure)
-    why = f"{names}: no {answers}, so the {label} is unknown."
+    why = f"{names}: no {answers}, which would tell the {label}."
     reasons = dict.fromkeys(scoped.rows.why_not_run(arm) for arm in missing)
     return Decision("not tested", " ".join([why, *reasons]).strip(), reason="no answers")
 
