@@ -2,18 +2,21 @@
 
 A file names the diagram, its parts and the arrows between them. Each part has the name that the
 paper gives it, a place on a grid, the chapter that shows it, and the code that is it. A wide screen
-gets the grid, a phone the same parts in one column.
+gets the grid. A phone gets the same parts in one column: an arrow leads to the part right below,
+and a part says in words from which others it reads.
 """
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 import yaml
 
 from evaluation.markup import Markup
+from publish import diagram_lines
+from publish.diagram_lines import Box, Line, Port, Side
 from publish.launch import repository_url
 from resources.settings import ROOT, PublicError
 
@@ -31,21 +34,23 @@ FAMILIES: Final = {
 SOURCE: Final = Path(__file__).resolve().parents[1]
 """The folder of the packages."""
 DIAGRAMS: Final = ROOT / "book" / "diagrams"
-WIDE_BOX: Final = (142.0, 76.0)
+WIDE_BOX: Final = (158.0, 80.0)
 """Width and height of a part on a wide screen, in user units; the page shows one as one pixel."""
 WIDE_GAP: Final = (22.0, 18.0)
-NARROW_BOX: Final = (250.0, 66.0)
+NARROW_WIDTH: Final = 330.0
+NARROW_PADDING: Final = 22.0
+"""Height of a part in a phone's column that its text does not take."""
 NARROW_GAP: Final = 20.0
-NARROW_MARGIN: Final = 92.0
-"""Room beside the column of a phone's diagram, where arrows pass parts."""
 NAME_SIZE: Final = 13
 NOTE_SIZE: Final = 11.5
 LINE: Final = 14.5
 """Distance of two lines of text."""
-LANE_WIDTH: Final = 10
-"""Distance of two arrows that pass parts beside the column of a phone's diagram."""
-CHARACTER: Final = 0.56
-"""Width of an average character, as a share of the size of the letters."""
+PADDING: Final = 8
+"""Room to the left and to the right of a part's text, at least."""
+NAME_CHARACTER: Final = 0.68
+NOTE_CHARACTER: Final = 0.58
+"""Width of an average character, as a share of the size of the letters: of a wide font, as the
+reader's may be."""
 
 
 @dataclass(frozen=True)
@@ -100,12 +105,16 @@ class Edge:
         word: What stands on it, or "".
         above: The row of a wide screen's grid above which it runs, where it has to pass other
             parts; without it, the arrow is a curve between its two parts.
+        leave: Where on its start it begins, such as ``bottom 0.5``.
+        arrive: Where on its end it arrives. With both and no `above`, the arrow has a corner.
     """
 
     start: str
     end: str
     word: str = ""
     above: float | None = None
+    leave: Port | None = None
+    arrive: Port | None = None
 
 
 @dataclass(frozen=True)
@@ -129,21 +138,6 @@ class Diagram:
     edges: tuple[Edge, ...]
 
 
-@dataclass(frozen=True)
-class Box:
-    """Where a part is drawn, in user units."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-
-    @property
-    def middle(self) -> tuple[float, float]:
-        """The middle of the box."""
-        return self.x + self.width / 2, self.y + self.height / 2
-
-
 class DiagramError(PublicError, ValueError):
     """A file of a diagram is not right; the message says what to change."""
 
@@ -159,7 +153,7 @@ def read_diagram(paper: str) -> Diagram | None:
         return None
     content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     parts = {key: _read_part(key, fields, path) for key, fields in content["parts"].items()}
-    edges = tuple(Edge(*fields) for fields in content["edges"])
+    edges = tuple(_read_edge(fields, path) for fields in content["edges"])
     for edge in edges:
         missing = {edge.start, edge.end} - set(parts)
         if missing:
@@ -188,6 +182,26 @@ def _read_part(key: str, fields: Mapping[str, Any], path: Path) -> Part:
         fields["chapter"],
         fields["code"],
     )
+
+
+def _read_edge(fields: Sequence[Any], path: Path) -> Edge:
+    """Read an arrow: start, end, word, the row above which it runs, and a mapping of its ports."""
+    plain = [field for field in fields if not isinstance(field, Mapping)]
+    edge = Edge(*plain)
+    for field in fields:
+        if isinstance(field, Mapping):
+            ports = {end: _read_port(str(words), path) for end, words in field.items()}
+            edge = replace(edge, **ports)
+    return edge
+
+
+def _read_port(words: str, path: Path) -> Port:
+    side, _, share = words.partition(" ")
+    if side not in get_args(Side):
+        raise DiagramError(
+            f"{path.name}: an arrow leaves or arrives at {', '.join(get_args(Side))}, not {side!r}."
+        )
+    return Port(cast("Side", side), float(share or 0.5))
 
 
 def diagram_html(diagram: Diagram, prefix: str = "", chapter: str = "") -> str:
@@ -266,11 +280,52 @@ def _wide_boxes(diagram: Diagram) -> dict[str, Box]:
 
 
 def _narrow_boxes(diagram: Diagram) -> dict[str, Box]:
-    width, height = NARROW_BOX
     boxes = {}
-    for number, key in enumerate(diagram.parts):
-        boxes[key] = Box(4, 4 + number * (height + NARROW_GAP), width, height)
+    y = 4.0
+    for key, part in diagram.parts.items():
+        texts = _texts(part, NARROW_WIDTH, _sources(diagram, key))
+        height = LINE * len(texts) + NARROW_PADDING
+        boxes[key] = Box(4, y, NARROW_WIDTH, height)
+        y += height + NARROW_GAP
     return boxes
+
+
+def _is_next(diagram: Diagram, edge: Edge) -> bool:
+    """Whether an arrow leads to the part right below its start in a phone's column."""
+    keys = list(diagram.parts)
+    return keys.index(edge.end) == keys.index(edge.start) + 1
+
+
+def _sources(diagram: Diagram, key: str) -> str:
+    """Return from where a part of a phone's column reads, other than from the part above it."""
+    names = []
+    start = "from: "
+    for edge in diagram.edges:
+        if edge.end != key:
+            continue
+        if _is_next(diagram, edge):
+            start = "also from: "
+            continue
+        word = f" ({edge.word})" if edge.word else ""
+        names.append(diagram.parts[edge.start].name + word)
+    return start + ", ".join(names) if names else ""
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A line of text in a part, with its CSS class."""
+
+    css_class: str
+    text: str
+
+
+def _texts(part: Part, width: float, sources: str = "") -> list[_Text]:
+    """Break what stands in a part into lines that fit its width."""
+    texts = [_Text("rag-name", text) for text in _wrap(part.name, width, NAME_SIZE, NAME_CHARACTER)]
+    for words, css_class in ((part.note, "rag-note"), (sources, "rag-note rag-from")):
+        for text in _wrap(words, width, NOTE_SIZE, NOTE_CHARACTER):
+            texts.append(_Text(css_class, text))
+    return texts
 
 
 @dataclass(frozen=True)
@@ -294,17 +349,15 @@ class _Drawing:
     def svg(self) -> Markup:
         """Return the SVG."""
         right = max(box.x + box.width for box in self.boxes.values())
-        bottom = self._bottom()
-        width = right + (NARROW_MARGIN if self.is_column else 4)
-        height = bottom + 4
+        width = right + 4
+        height = self._bottom() + 4
         marker = f"rag-arrow-{self.diagram.paper}-{'narrow' if self.is_column else 'wide'}"
         head = Markup(
             '<defs><marker id="{}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
             'markerHeight="7" orient="auto-start-reverse">'
             '<path class="rag-head" d="M0 0 L8 4 L0 8 z"/></marker></defs>'
         ).format(marker)
-        lanes = self._lanes() if self.is_column else {}
-        arrows = [self._arrow(edge, lanes.get(edge, 0), marker) for edge in self.diagram.edges]
+        arrows = [self._arrow(edge, marker) for edge in self._edges()]
         parts = [self._part(part) for part in self.diagram.parts.values()]
         label = f"{self.diagram.title}. {self.diagram.alt}"
         return Markup(
@@ -318,7 +371,7 @@ class _Drawing:
         bottom = self._bottom()
         lines = []
         for edge in self.diagram.edges:
-            path, _ = self._wide_path(edge)
+            path = self._wide_line(edge).path
             lines.append(Markup('<path class="rag-edge" d="{}"/>').format(path))
         rectangles = [_rectangle(part, self.boxes[part.key]) for part in self._parts()]
         return Markup('<svg viewBox="0 0 {:.0f} {:.0f}" aria-hidden="true">{}{}</svg>').format(
@@ -336,52 +389,37 @@ class _Drawing:
         lanes = [_lane_height(edge.above) for edge in self.diagram.edges if edge.above]
         return max([bottom, *lanes])
 
-    def _lanes(self) -> dict[Edge, int]:
-        """Return the lane of each arrow that passes parts beside a phone's column.
-
-        Two arrows share a lane only where they end and begin apart from each other.
-        """
-        positions = {key: position for position, key in enumerate(self.boxes)}
-        passing = [edge for edge in self.diagram.edges if not self._is_next(edge)]
-        spans = {edge: sorted((positions[edge.start], positions[edge.end])) for edge in passing}
-        lanes: dict[Edge, int] = {}
-        ends: list[int] = []
-        for edge in sorted(passing, key=lambda edge: spans[edge]):
-            first, last = spans[edge]
-            free = [lane for lane, end in enumerate(ends) if end < first]
-            lane = free[0] if free else len(ends)
-            ends[lane : lane + 1] = [last]
-            lanes[edge] = lane
-        return lanes
-
-    def _is_next(self, edge: Edge) -> bool:
-        """Whether an arrow leads to the part below its start."""
-        keys = list(self.boxes)
-        return keys.index(edge.end) == keys.index(edge.start) + 1
-
-    def _arrow(self, edge: Edge, lane: int, marker: str) -> Markup:
-        start, end = self.boxes[edge.start], self.boxes[edge.end]
+    def _edges(self) -> list[Edge]:
+        """Return the arrows that are drawn: on a phone, those to the part below."""
         if not self.is_column:
-            path, word_place = self._wide_path(edge)
-        elif self._is_next(edge):
-            path, word_place = _down_path(start, end)
+            return list(self.diagram.edges)
+        return [edge for edge in self.diagram.edges if _is_next(self.diagram, edge)]
+
+    def _arrow(self, edge: Edge, marker: str) -> Markup:
+        if self.is_column:
+            line = diagram_lines.down(self.boxes[edge.start], self.boxes[edge.end])
         else:
-            path, word_place = _lane_path(start, end, lane)
-        line = Markup('<path class="rag-edge" d="{}" marker-end="url(#{})"/>').format(path, marker)
+            line = self._wide_line(edge)
+        arrow = Markup('<path class="rag-edge" d="{}" marker-end="url(#{})"/>').format(
+            line.path, marker
+        )
         if not edge.word or self.is_column:
-            return line
-        x, y = word_place
+            return arrow
+        x, y = line.word_place
         word = Markup('<text class="rag-word" x="{:.0f}" y="{:.0f}">{}</text>').format(
             x, y, edge.word
         )
-        return line + word
+        return arrow + word
 
-    def _wide_path(self, edge: Edge) -> tuple[str, tuple[float, float]]:
-        """Return the line of an arrow on a wide screen, and where its word stands."""
+    def _wide_line(self, edge: Edge) -> Line:
+        """Return the line of an arrow on a wide screen."""
         start, end = self.boxes[edge.start], self.boxes[edge.end]
-        if edge.above is None:
-            return _grid_path(start, end, goes_back=self._has_opposite(edge))
-        return _passing_path(start, end, _lane_height(edge.above))
+        if edge.above is not None:
+            height = _lane_height(edge.above)
+            return diagram_lines.passing(start, edge.leave, end, edge.arrive, height)
+        if edge.leave and edge.arrive:
+            return diagram_lines.bent(start, edge.leave, end, edge.arrive)
+        return diagram_lines.curve(start, end, goes_back=self._has_opposite(edge))
 
     def _has_opposite(self, edge: Edge) -> bool:
         """Whether another arrow joins the same parts the other way, and is named first."""
@@ -391,18 +429,17 @@ class _Drawing:
 
     def _part(self, part: Part) -> Markup:
         box = self.boxes[part.key]
-        names = _wrap(part.name, box.width, NAME_SIZE)
-        notes = _wrap(part.note, box.width, NOTE_SIZE)
+        sources = _sources(self.diagram, part.key) if self.is_column else ""
+        texts = _texts(part, box.width, sources)
         middle, _ = box.middle
         lines = []
-        y = box.y + (box.height - LINE * (len(names) + len(notes))) / 2 + LINE - 3
-        for kind, texts in (("rag-name", names), ("rag-note", notes)):
-            for text in texts:
-                line = Markup('<text class="{}" x="{:.0f}" y="{:.1f}">{}</text>').format(
-                    kind, middle, y, text
-                )
-                lines.append(line)
-                y += LINE
+        y = box.y + (box.height - LINE * len(texts)) / 2 + LINE - 3
+        for text in texts:
+            line = Markup('<text class="{}" x="{:.0f}" y="{:.1f}">{}</text>').format(
+                text.css_class, middle, y, text.text
+            )
+            lines.append(line)
+            y += LINE
         return Markup(
             '<a href="{}" class="rag-part rag-{}{}"><title>{}</title>'
             '<rect x="{:.0f}" y="{:.0f}" width="{:.0f}" height="{:.0f}" rx="8"/>{}</a>'
@@ -427,67 +464,15 @@ def _rectangle(part: Part, box: Box) -> Markup:
     ).format(part.family, box.x, box.y, box.width, box.height)
 
 
-def _wrap(text: str, width: float, size: float) -> list[str]:
+def _wrap(text: str, width: float, size: float, character: float) -> list[str]:
     """Break a text into lines that fit a box."""
-    characters = int((width - 10) / (size * CHARACTER))
-    return textwrap.wrap(text, characters) or [""]
-
-
-def _grid_path(start: Box, end: Box, *, goes_back: bool) -> tuple[str, tuple[float, float]]:
-    """Return a curve between two boxes of a grid, and where its word stands."""
-    (start_x, start_y), (end_x, end_y) = start.middle, end.middle
-    shift = 16 if goes_back else 0
-    if abs(end_x - start_x) > start.width / 2:
-        sign = 1 if end_x > start_x else -1
-        x1, y1 = start_x + sign * start.width / 2, start_y + shift
-        x2, y2 = end_x - sign * (end.width / 2 + 2), end_y + shift
-        bend = (x2 - x1) / 2
-        path = f"M{x1:.0f} {y1:.0f} C{x1 + bend:.0f} {y1:.0f} {x2 - bend:.0f} {y2:.0f} "
-    else:
-        sign = 1 if end_y > start_y else -1
-        x1, y1 = start_x + shift, start_y + sign * start.height / 2
-        x2, y2 = end_x + shift, end_y - sign * (end.height / 2 + 2)
-        bend = (y2 - y1) / 2
-        path = f"M{x1:.0f} {y1:.0f} C{x1:.0f} {y1 + bend:.0f} {x2:.0f} {y2 - bend:.0f} "
-    return path + f"{x2:.0f} {y2:.0f}", ((x1 + x2) / 2, (y1 + y2) / 2 + (12 if shift else -5))
+    characters = int((width - 2 * PADDING) / (size * character))
+    return textwrap.wrap(text, characters)
 
 
 def _lane_height(row: float) -> float:
     """Return the height of an arrow that runs above a row of the grid."""
     return 4 + (row - 1) * (WIDE_BOX[1] + WIDE_GAP[1]) - WIDE_GAP[1] / 2
-
-
-def _passing_path(start: Box, end: Box, height: float) -> tuple[str, tuple[float, float]]:
-    """Return a line that passes other parts of the grid at a height, and where its word stands."""
-    sign = 1 if end.x > start.x else -1
-    x1 = start.middle[0] + sign * start.width / 4
-    x2 = end.middle[0] - sign * end.width / 4
-    is_beside = start.y < height < start.y + start.height
-    if is_beside:
-        x1, y1 = start.middle[0] + sign * start.width / 2, height
-    else:
-        y1 = start.y if height < start.y else start.y + start.height
-    y2 = end.y - 2 if height < end.y else end.y + end.height + 2
-    path = f"M{x1:.0f} {y1:.0f} L{x1:.0f} {height:.0f} L{x2:.0f} {height:.0f} L{x2:.0f} {y2:.0f}"
-    return path, ((x1 + x2) / 2, height - 5)
-
-
-def _down_path(start: Box, end: Box) -> tuple[str, tuple[float, float]]:
-    """Return a straight line to the box below."""
-    x = start.middle[0]
-    y1, y2 = start.y + start.height, end.y - 2
-    return f"M{x:.0f} {y1:.0f} L{x:.0f} {y2:.0f}", (x, y2)
-
-
-def _lane_path(start: Box, end: Box, lane: int) -> tuple[str, tuple[float, float]]:
-    """Return a line that passes other boxes on the right, in a lane of its own."""
-    right = start.x + start.width
-    x = right + 10 + (lane * LANE_WIDTH) % (NARROW_MARGIN - 12)
-    sign = 1 if end.middle[1] > start.middle[1] else -1
-    y1 = start.middle[1] + sign * 10
-    y2 = end.middle[1] - sign * 10
-    path = f"M{right:.0f} {y1:.0f} L{x:.0f} {y1:.0f} L{x:.0f} {y2:.0f} L{right + 2:.0f} {y2:.0f}"
-    return path, (x, (y1 + y2) / 2)
 
 
 def diagram_of(paper: str, prefix: str = "", chapter: str = "") -> str:
