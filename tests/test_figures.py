@@ -14,10 +14,13 @@ import pandas as pd
 import pytest
 from hypothesis import given, strategies as st
 from markupsafe import Markup
+from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from evaluation import dumbbell, figures
+from evaluation.interval_plot import Panel, PlotRow, describe_scores, interval_plot
 from evaluation.metrics import Score, proportion
 from evaluation.paired import Paired
 from publish import pictures
@@ -417,3 +420,71 @@ def test_a_dumbbell_shows_printed_and_rerun_shares_of_each_group():
         "GIT. Fine-tuned: printed 59.0 %, here 45.0 %; Classifier: here 45.0 %. "
         "DDI. Fine-tuned: printed 80.0 %."
     )
+
+
+def test_the_key_of_a_dumbbell_names_the_colours_that_it_has_and_a_dot_at_0_is_clear_of_labels():
+    figures.use_style()
+    groups = {"GIT": [dumbbell.Dumbbell("Tuned", 0.59, Score(0, 9, 0, 0.1), "#c35410")]}
+    key = {"language model": ("#c35410",), "floor": ("#079c6b", "#808080")}
+    for is_narrow in (False, True):
+        drawing = dumbbell.plot(groups, is_narrow=is_narrow, key=key)
+        (legend,) = drawing.legends
+        assert [text.get_text() for text in legend.get_texts()] == ["language model"]
+        (axes,) = drawing.axes
+        drawing.draw_without_rendering()
+        dot = axes.transData.transform((0, 1))[0]
+        assert dot - axes.get_window_extent().x0 > 4
+        plt.close(drawing)
+
+
+def a_panel(measure: str, title: str, *arms: str) -> Panel:
+    return Panel(title, measure, dict.fromkeys(arms, Score(0.9, 10, 0.8, 1.0)))
+
+
+def shown_numbers(axes: Axes) -> list[Text]:
+    low, high = axes.get_xlim()
+    ticks = zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
+    return [label for tick, label in ticks if low <= tick <= high]
+
+
+def test_numbers_and_titles_of_neighbouring_panels_stand_apart():
+    figures.use_style()
+    titles = ("drug F1", "taken drug F1", "taken strength F1", "taken frequency F1")
+    rows = [PlotRow("a", "Rules, one spelling error allowed", "#125ee0")]
+    for n_panels in (3, 4):
+        panels = [a_panel(title, title, "a") for title in titles[:n_panels]]
+        drawing = interval_plot(panels, rows)
+        drawing.draw_without_rendering()
+        for left, right in itertools.pairwise(drawing.axes):
+            ends = [label.get_window_extent().x1 for label in shown_numbers(left)]
+            starts = [label.get_window_extent().x0 for label in shown_numbers(right)]
+            assert min(starts) - max(ends) > 6
+            left_title, right_title = (
+                axes.xaxis.label.get_window_extent() for axes in (left, right)
+            )
+            assert right_title.x0 - left_title.x1 > 4
+        plt.close(drawing)
+
+
+def test_more_panels_than_fit_take_further_rows():
+    figures.use_style()
+    panels = [a_panel(str(n), f"measure {n}", "a") for n in range(8)]
+    drawing = interval_plot(panels, [PlotRow("a", "An arm with a long name", "#125ee0")])
+    drawing.draw_without_rendering()
+    lefts = {round(axes.get_position().x0, 3) for axes in drawing.axes}
+    assert len(lefts) == 4
+    plt.close(drawing)
+
+
+def test_an_empty_row_of_a_panel_says_why():
+    figures.use_style()
+    rows = [PlotRow("a", "A", "#125ee0"), PlotRow("b", "B", "#125ee0")]
+    groups = [a_panel("f1", "known", "a", "b"), a_panel("f1", "new", "a")]
+    measures = [a_panel("f1", "F1", "a", "b"), a_panel("recall", "recall", "a")]
+    for panels, words in ((groups, "no answers"), (measures, "no value")):
+        drawing = interval_plot(panels, rows)
+        first, second = drawing.axes
+        assert not first.texts
+        assert [(text.get_text(), text.get_position()[1]) for text in second.texts] == [(words, 1)]
+        plt.close(drawing)
+        assert describe_scores(panels, rows).endswith(f"{panels[1].title} {words}.")

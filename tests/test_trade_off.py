@@ -1,5 +1,6 @@
 """Scores against time: each arm is labelled once, and labels do not overlap."""
 
+import re
 from itertools import pairwise
 
 from evaluation import figures
@@ -39,3 +40,17 @@ def test_labels_of_equal_scores_do_not_overlap() -> None:
     positions = sorted(_label_positions(dots, 0.0, 1.0))
     gaps = [upper - lower for lower, upper in pairwise(positions)]
     assert min(gaps) >= MIN_GAP - 1e-9
+
+
+def test_labels_have_the_colour_of_the_text_and_a_dot_of_the_arms_colour() -> None:
+    figures.use_style()
+    rows = [answer("graph", str(n), True, 0.01) for n in range(10)]
+    out = Outcomes(rows, labels={"graph": "The graph"}, colours={"graph": "#af219d"}, draws=100)
+    picture = trade_off(out, "median(seconds)", "accuracy", "Accuracy and time.")
+    texts = re.findall(r"<text [^>]*>", picture.html)
+    assert texts
+    assert not [text for text in texts if "af219d" in text]
+    wide, _, narrow = picture.html.partition('rag-narrow"')
+    n_dots_and_key = [svg.count("<use ") for svg in (wide, narrow)]
+    assert "af219d" in wide
+    assert n_dots_and_key[1] > n_dots_and_key[0], "on a phone the list has dots, too"

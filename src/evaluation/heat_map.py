@@ -17,6 +17,11 @@ from evaluation.outcomes import Outcomes
 
 HEAD_HEIGHT = 0.9
 """Height in inches of the groups' names."""
+POINTS_PER_INCH = 72
+CELL_SHARE = 0.94
+"""Width of a cell, as a share of its column."""
+INTERVAL_CHARACTER = 0.52
+"""Width of an average character of an interval, as a share of the size of the letters."""
 MAX_STRENGTH = 0.55
 """Opacity of the cell of a full score: the ink on it is legible in light and in dark pages."""
 
@@ -47,7 +52,8 @@ class Layout:
             stands to the left.
         label_width: Characters of an arm's name that fit on one line.
         head_width: Characters of the groups' names that fit side by side.
-        font_size: Size of the intervals in points; scores and names are larger.
+        font_size: Size of the intervals and the groups' names in points; scores and the arms'
+            names are larger.
     """
 
     width: float
@@ -59,12 +65,22 @@ class Layout:
 
 
 WIDE = Layout(
-    width=7.4, row_height=0.46, label_height=0, label_width=26, head_width=60, font_size=9
+    width=7.4,
+    row_height=0.46,
+    label_height=0,
+    label_width=26,
+    head_width=60,
+    font_size=9,
 )
 NARROW = Layout(
-    width=4.2, row_height=0.72, label_height=0.38, label_width=48, head_width=48, font_size=8.5
+    width=4.2,
+    row_height=0.72,
+    label_height=0.38,
+    label_width=44,
+    head_width=42,
+    font_size=9.8,
 )
-"""For a phone."""
+"""For a phone, which shows a point as 1.18 pixels."""
 
 
 def heat_map(rows: Outcomes, measure: str, caption: str, *, by: str) -> figures.Picture:
@@ -90,6 +106,8 @@ def heat_map(rows: Outcomes, measure: str, caption: str, *, by: str) -> figures.
     labels = [rows.label(arm) for arm in arms]
     alt = _describe(columns, arms, labels, measure)
     text = f"{caption} A higher score has a stronger colour; brackets hold 95 % intervals."
+    if not _have_room(columns, unit(measure), NARROW):
+        text += " A narrow screen has no room for them."
     return figures.figure(
         draw(columns, arms, labels, measure),
         narrow=draw(columns, arms, labels, measure, NARROW),
@@ -120,12 +138,17 @@ def draw(
     """
     height = layout.row_height * len(arms) + HEAD_HEIGHT
     figure, axes = plt.subplots(figsize=(layout.width, height))
+    has_intervals = _have_room(columns, unit(measure), layout)
     for x, column in enumerate(columns):
         for y, arm in enumerate(arms):
             if arm in column.scores:
-                _draw_cell(axes, x, y, column.scores[arm], unit(measure), layout)
-    head_width = max(8, layout.head_width // max(len(columns), 1))
-    heads = [f"{textwrap.fill(column.name, head_width)}\nn = {column.n}" for column in columns]
+                cell = _cell(column.scores[arm], unit(measure), has_interval=has_intervals)
+                _draw_cell(axes, x, y, cell, layout)
+    head_width = max(7, layout.head_width // max(len(columns), 1))
+    heads = []
+    for column in columns:
+        name = textwrap.fill(column.name, head_width, break_long_words=False)
+        heads.append(f"{name}\nn = {column.n}")
     axes.set_xticks(range(len(columns)), heads, fontsize=layout.font_size + 0.5)
     axes.xaxis.tick_top()
     axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(arms) - 0.5, -0.5))
@@ -148,18 +171,57 @@ def _name_arms(axes: Axes, labels: Sequence[str], layout: Layout) -> None:
         axes.text(-0.47, top, name, va="bottom", fontsize=layout.font_size + 1)
 
 
-def _draw_cell(axes: Axes, x: int, y: int, score: Score, measure_unit: str, layout: Layout) -> None:
+@dataclass(frozen=True)
+class Cell:
+    """What stands in a cell.
+
+    Attributes:
+        strength: Opacity of its colour.
+        value: The score as text.
+        interval: Its interval as text, or "".
+    """
+
+    strength: float
+    value: str
+    interval: str
+
+
+def _cell(score: Score, measure_unit: str, *, has_interval: bool) -> Cell:
     strength = MAX_STRENGTH * min(max(score.value, 0.0), 1.0)
-    top = y - 0.46 + layout.label_height
-    height = 0.92 - layout.label_height
-    cell = Rectangle((x - 0.47, top), 0.94, height, color=figures.HUES["blue"], alpha=strength)
-    axes.add_patch(cell)
     value = figures.number(score.value, measure_unit, digits=0)
+    return Cell(strength, value, _interval_text(score, measure_unit) if has_interval else "")
+
+
+def _interval_text(score: Score, measure_unit: str) -> str:
     ends = [figures.number(end, measure_unit, digits=0) for end in (score.low, score.high)]
     low, high = (end.split()[0] for end in ends)
+    return f"[{low}, {high}]"
+
+
+def _have_room(columns: Sequence[Column], measure_unit: str, layout: Layout) -> bool:
+    """Whether the cells are wide enough for the intervals, if the names stand above them."""
+    if not layout.label_height:
+        return True
+    texts = []
+    for column in columns:
+        texts += [_interval_text(score, measure_unit) for score in column.scores.values()]
+    n_characters = max((len(text) for text in texts), default=0)
+    text_width = n_characters * INTERVAL_CHARACTER * layout.font_size
+    cell_width = CELL_SHARE * layout.width * POINTS_PER_INCH / max(len(columns), 1)
+    return text_width <= cell_width
+
+
+def _draw_cell(axes: Axes, x: int, y: int, cell: Cell, layout: Layout) -> None:
+    top = y - 0.46 + layout.label_height
+    height = 0.92 - layout.label_height
+    left = x - CELL_SHARE / 2
+    colour = figures.HUES["blue"]
+    frame = Rectangle((left, top), CELL_SHARE, height, color=colour, alpha=cell.strength)
+    axes.add_patch(frame)
     place: dict[str, Any] = {"ha": "center", "va": "center"}
-    axes.text(x, top + 0.31 * height, value, fontsize=layout.font_size + 1.5, **place)
-    axes.text(x, top + 0.74 * height, f"[{low}, {high}]", fontsize=layout.font_size, **place)
+    value_height = 0.31 if cell.interval else 0.5
+    axes.text(x, top + value_height * height, cell.value, fontsize=layout.font_size + 1.5, **place)
+    axes.text(x, top + 0.74 * height, cell.interval, fontsize=layout.font_size, **place)
 
 
 def _describe(

@@ -1,9 +1,10 @@
 """Plot scores as dots with their 95 % intervals, one panel per measure or group."""
 
+import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -11,6 +12,7 @@ import pandas as pd
 import seaborn.objects as so
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from evaluation import figures
@@ -25,10 +27,22 @@ PHONE_CHARACTERS_PER_LABEL = 22
 """Characters of an arm's label that fit on one line there."""
 MARGIN_HEIGHT = 1.0
 """Height in inches of what is not rows: tick labels, axis labels and margins."""
-CHARACTERS_PER_FIGURE = 64
-"""Characters of an axis label that fit side by side over the width of the figure."""
+CHARACTERS_PER_INCH = 11
+"""Characters of a label that fit on an inch."""
+PANEL_PADDING = 0.1
+"""Room in inches to either side of a panel, so that the numbers of neighbours stand apart."""
+MIN_PANEL_WIDTH = 1.0
+"""Width in inches that a panel needs; more panels than fit side by side take further rows."""
+NO_ANSWERS = "no answers"
+NO_VALUE = "no value"
+"""What stands in a row of a panel where the arm has no score."""
+MISSING_OPACITY = 0.75
+"""Opacity of these words: grey, and legible in light and in dark pages."""
 CHARACTERS_PER_LABEL = 34
 """Characters of an arm's label that fit on one line."""
+CHARACTERS_BESIDE_MANY = 24
+MANY_PANELS = 4
+"""The same beside so many panels or more."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +123,11 @@ def interval_plot(
     """
     arms = [row.arm for row in rows]
     colours = {row.arm: row.colour for row in rows}
-    layout = _layout(panels, len(rows), is_narrow=is_narrow)
+    layout = _layout(panels, rows, is_narrow=is_narrow)
     same_measure = len({panel.measure for panel in panels}) == 1
     figure = plt.figure(figsize=layout.figure_size)
+    if not is_narrow:
+        cast(ConstrainedLayoutEngine, figure.get_layout_engine()).set(w_pad=PANEL_PADDING)
     (
         so.Plot(
             _long_table(panels),
@@ -133,6 +149,7 @@ def interval_plot(
     )
     for axes, panel in zip(figure.axes, panels, strict=True):
         _format_axes(axes, panel, layout.title_width)
+        _write_missing(axes, panel, panels, arms)
         # of panels above another one, too
         axes.tick_params(axis="x", labelbottom=True)
         axes.xaxis.label.set_visible(True)
@@ -144,11 +161,11 @@ def interval_plot(
     return figure
 
 
-def _layout(panels: Sequence[Panel], n_rows: int, *, is_narrow: bool) -> Layout:
+def _layout(panels: Sequence[Panel], rows: Sequence[PlotRow], *, is_narrow: bool) -> Layout:
     """Return the sizes of a plot and the order of its panels."""
     titles = [panel.title for panel in panels]
     if is_narrow:
-        height = (WIDE_ROWS.height * n_rows + MARGIN_HEIGHT) * len(panels)
+        height = (WIDE_ROWS.height * len(rows) + MARGIN_HEIGHT) * len(panels)
         return Layout(
             row_size=WIDE_ROWS,
             figure_size=(PHONE_WIDTH, height),
@@ -156,14 +173,57 @@ def _layout(panels: Sequence[Panel], n_rows: int, *, is_narrow: bool) -> Layout:
             title_width=PHONE_CHARACTERS_PER_LABEL,
             facets={"row": "panel", "order": titles},
         )
-    row_size = WIDE_ROWS if n_rows <= MAX_WIDE_ROWS else NARROW_ROWS
+    row_size = WIDE_ROWS if len(rows) <= MAX_WIDE_ROWS else NARROW_ROWS
+    has_many = len(panels) >= MANY_PANELS
+    label_width = CHARACTERS_BESIDE_MANY if has_many else CHARACTERS_PER_LABEL
+    panels_width = WIDTH - _label_inches(rows, label_width)
+    n_columns = _n_columns(len(panels), panels_width)
+    n_panel_rows = math.ceil(len(panels) / n_columns)
+    panel_width = panels_width / n_columns - 2 * PANEL_PADDING
     return Layout(
         row_size=row_size,
-        figure_size=(WIDTH, row_size.height * n_rows + MARGIN_HEIGHT),
-        label_width=CHARACTERS_PER_LABEL,
-        title_width=CHARACTERS_PER_FIGURE // len(panels),
-        facets={"col": "panel", "order": titles},
+        figure_size=(WIDTH, (row_size.height * len(rows) + MARGIN_HEIGHT) * n_panel_rows),
+        label_width=label_width,
+        title_width=int(panel_width * CHARACTERS_PER_INCH),
+        facets={"col": "panel", "order": titles, "wrap": n_columns},
     )
+
+
+def _label_inches(rows: Sequence[PlotRow], label_width: int) -> float:
+    """Return about how much of the width the arms' labels take."""
+    n_characters = max((len(row.label) for row in rows), default=0)
+    return min(n_characters, label_width) / CHARACTERS_PER_INCH
+
+
+def _n_columns(n_panels: int, width: float) -> int:
+    """Return how many panels stand side by side, about as many in each row."""
+    n_fitting = max(1, int(width / (MIN_PANEL_WIDTH + 2 * PANEL_PADDING)))
+    n_rows = math.ceil(n_panels / n_fitting)
+    return max(1, math.ceil(n_panels / max(n_rows, 1)))
+
+
+def write_in_empty_row(axes: Axes, row: int, words: str) -> None:
+    """Write why a row of a panel is empty, in grey; rows count from 0 at the top."""
+    place = axes.get_yaxis_transform()
+    look: dict[str, Any] = {"fontsize": 10, "alpha": MISSING_OPACITY}
+    axes.text(0.96, row, words, transform=place, ha="right", va="center", **look)
+
+
+def missing_words(arm: str, panels: Sequence[Panel]) -> str:
+    """Return what stands where an arm has no score in a panel.
+
+    Panels of one measure divide the questions, so the arm has no answers there. Panels of several
+    measures are about the same answers, so the measure has no value.
+    """
+    is_absent = all(arm not in panel.scores for panel in panels)
+    one_measure = len({panel.measure for panel in panels}) == 1
+    return NO_ANSWERS if is_absent or one_measure else NO_VALUE
+
+
+def _write_missing(axes: Axes, panel: Panel, panels: Sequence[Panel], arms: Sequence[str]) -> None:
+    for row, arm in enumerate(arms):
+        if arm not in panel.scores:
+            write_in_empty_row(axes, row, missing_words(arm, panels))
 
 
 def describe_scores(panels: Sequence[Panel], rows: Sequence[PlotRow]) -> str:
@@ -183,7 +243,9 @@ def describe_scores(panels: Sequence[Panel], rows: Sequence[PlotRow]) -> str:
         for panel in panels:
             if row.arm in panel.scores:
                 value = figures.number(panel.scores[row.arm].value, unit(panel.measure))
-                scores.append(f"{panel.title} {value}")
+            else:
+                value = missing_words(row.arm, panels)
+            scores.append(f"{panel.title} {value}")
         descriptions.append(f"{row.label}: {', '.join(scores)}")
     return f"{'; '.join(descriptions)}."
 
@@ -218,7 +280,7 @@ def _format_axes(axes: Axes, panel: Panel, label_width: int) -> None:
         axes.set_xlim(right=1)
     else:
         axes.set_xlim(left=0)
-    axes.set_xlabel(textwrap.fill(title, label_width))
+    axes.set_xlabel(textwrap.fill(title, label_width, break_long_words=False))
     axes.grid(axis="x")
     axes.tick_params(axis="y", length=0)
 

@@ -1,11 +1,16 @@
-"""Plot a score of each arm against its time, with a label beside each dot."""
+"""Plot a score of each arm against its time, with a label for each dot.
+
+Labels have the colour of the text, with a dot of the arm's colour beside.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import ConnectionPatch
 from matplotlib.ticker import NullFormatter
 
 from evaluation import figures
@@ -17,8 +22,10 @@ WIDTH, HEIGHT = 7.4, 3.9
 """Size of the figure in inches."""
 MIN_GAP = 0.085
 """Smallest distance of two labels, as a share of the height."""
-LABEL_X = 1.03
-"""Where the labels begin, as a share of the width of the axes."""
+DOT_X, LABEL_X = 1.04, 1.06
+"""Where the dots of the labels stand, and where labels begin, as a share of the axes' width."""
+PHONE_DOT_X, PHONE_LABEL_X = 1.06, 1.1
+"""The same on a phone."""
 PHONE_WIDTH = 4.2
 PHONE_LINE = 0.22
 """Height in inches of a label on a phone, where the labels stand below the axes."""
@@ -79,7 +86,7 @@ def draw(dots: Sequence[Dot], x_label: str, y_label: str) -> Figure:
     """
     figure, axes = plt.subplots(figsize=(WIDTH, HEIGHT))
     _draw_dots(axes, dots, x_label, y_label)
-    _link_labels(axes, dots, [dot.label for dot in dots])
+    _link_labels(axes, dots, [dot.label for dot in dots], (DOT_X, LABEL_X))
     return figure
 
 
@@ -95,31 +102,46 @@ def draw_narrow(dots: Sequence[Dot], x_label: str, y_label: str) -> Figure:
     )
     _draw_dots(axes, dots, x_label, y_label)
     numbers = range(1, len(dots) + 1)
-    _link_labels(axes, dots, [str(number) for number in numbers])
+    _link_labels(axes, dots, [str(number) for number in numbers], (PHONE_DOT_X, PHONE_LABEL_X))
     label_axes.set_axis_off()
+    label_axes.set(xlim=(0, 1), ylim=(0, 1))
     for number, dot in zip(numbers, dots, strict=True):
         height = 1 - (number - 0.5) / len(dots)
         words = f"{number}  {dot.label}"
-        label_axes.text(0, height, words, va="center", fontsize=9.5, color=dot.colour)
+        label_axes.plot(0.01, height, "o", color=dot.colour, markersize=7, clip_on=False)
+        label_axes.text(0.05, height, words, va="center", fontsize=10)
     return figure
 
 
-def _link_labels(axes: Axes, dots: Sequence[Dot], labels: Sequence[str]) -> None:
-    """Write a label beside the axes for each dot, with a line to the dot."""
-    line = {"arrowstyle": "-", "linewidth": 0.6, "alpha": 0.6, "relpos": (0, 0.5)}
+def _link_labels(
+    axes: Axes, dots: Sequence[Dot], labels: Sequence[str], places: tuple[float, float]
+) -> None:
+    """Write a label beside the axes for each dot, with a line to the dot.
+
+    Args:
+        axes: The axes, with the dots.
+        dots: The dots.
+        labels: Their labels.
+        places: Where the dot of a label stands and where its text begins, as shares of the width.
+    """
+    dot_x, label_x = places
     low, high = axes.get_ylim()
     positions = _label_positions(dots, low, high)
     for dot, label, position in zip(dots, labels, positions, strict=True):
-        axes.annotate(
-            label,
-            xy=(dot.time.value, dot.score.value),
-            xytext=(LABEL_X, position),
-            textcoords="axes fraction",
-            va="center",
-            fontsize=9.5,
+        link = ConnectionPatch(
+            (dot.time.value, dot.score.value),
+            (dot_x, position),
+            coordsA="data",
+            coordsB="axes fraction",
+            axesA=axes,
             color=dot.colour,
-            arrowprops={**line, "color": dot.colour},
+            linewidth=0.6,
+            alpha=0.6,
         )
+        axes.add_artist(link)
+        beside: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
+        axes.plot(dot_x, position, "o", color=dot.colour, markersize=5, **beside)
+        axes.text(label_x, position, label, va="center", fontsize=10, **beside)
 
 
 def _draw_dots(axes: Axes, dots: Sequence[Dot], x_label: str, y_label: str) -> None:

@@ -190,8 +190,9 @@ def _read_edge(fields: Sequence[Any], path: Path) -> Edge:
     edge = Edge(*plain)
     for field in fields:
         if isinstance(field, Mapping):
-            ports = {end: _read_port(str(words), path) for end, words in field.items()}
-            edge = replace(edge, **ports)
+            leave = _read_port(field["leave"], path)
+            arrive = _read_port(field["arrive"], path)
+            edge = replace(edge, leave=leave, arrive=arrive)
     return edge
 
 

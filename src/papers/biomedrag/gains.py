@@ -57,6 +57,12 @@ _PLOTTED: Final = (
     ("biomedrag", "gpt4_br", "Prompted with BiomedRAG"),
 )
 """The arms of the dumbbell plot, with the printed row beside each, and what readers see."""
+_KEY: Final = {
+    "LLM without BiomedRAG": (figures.HUES["orange"],),
+    "with BiomedRAG": (figures.HUES["magenta"],),
+    "best without an LLM": tuple(figures.HUES[name] for name in ("green", "blue", "grey")),
+}
+"""What the colours of the dumbbell plot stand for."""
 
 
 def gains(out: Outcomes, names: Sequence[str], arms: tuple[str, str]) -> Gains:
@@ -372,8 +378,8 @@ def plot(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]) -
         "prompted) and in this run (dot, with its 95 % interval by text). Further right is better."
     )
     return figures.figure(
-        dumbbell.plot(groups),
-        narrow=dumbbell.plot(groups, is_narrow=True),
+        dumbbell.plot(groups, key=_KEY),
+        narrow=dumbbell.plot(groups, is_narrow=True, key=_KEY),
         alt=dumbbell.describe(groups),
         caption=caption,
         sample=out.sample,

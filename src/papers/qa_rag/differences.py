@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from evaluation import figures
 from evaluation.interactions import interaction
+from evaluation.interval_plot import write_in_empty_row
 from evaluation.outcomes import Comparison, Outcomes
 from evaluation.paired import Paired
 from papers.qa_rag.data import OWN, REMOVED, UNRECOGNISED
@@ -44,6 +45,9 @@ MARGIN_HEIGHT = 1.1
 
 CHARACTERS_PER_LABEL = 26
 """Of a method, on one line."""
+
+NOT_FETCHED = "not fetched"
+"""What stands in the row of a method of which a panel has no released scores."""
 
 CHARACTERS_PER_TITLE = 20
 """Of a panel, on one line: three panels stand side by side."""
@@ -135,6 +139,10 @@ def _name_rows(axes: Axes, arms: dict[str, str]) -> None:
 
 
 def _draw_panel(axes: Axes, panel: Panel, arms: Sequence[str]) -> None:
+    compared = [comparison.second for comparison in panel.comparisons]
+    for row, arm in enumerate(arms):
+        if arm not in compared:
+            write_in_empty_row(axes, row, NOT_FETCHED)
     for comparison in panel.comparisons:
         test = comparison.test
         row = arms.index(comparison.second)
