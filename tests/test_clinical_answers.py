@@ -79,13 +79,55 @@ def test_citations_are_read_once_each_and_those_of_no_passage_do_not_count():
         ("n1:0", False),
         ("n2:0", True),
     ]
-    assert read.measures == {"accuracy": (1, 1), "cites": (1, 1), "citation_precision": (1, 2)}
+    assert read.measures == {"accuracy": (1, 1), "cites": (1, 1), ca.RIGHT_CITED: (1, 2)}
 
 
 @given(st.text(max_size=100), st.sampled_from(cc.KINDS))
 def test_any_words_can_be_read(text, kind):
     read = answer(kind, text)
     assert {item.id for item in read.items if item.predicted} <= {c.id for c in SHOWN}
+
+
+def test_a_citation_of_an_answer_that_the_chart_lacks_holds_no_right_answer_and_one_unread_has_none():
+    invented = answer("dose", "2 mg [1]", None)
+    assert invented.measures[ca.RIGHT_CITED] == (0, 1)
+    for text in ("Not found in chart [1].", "I think so [1]."):
+        assert {"cites", ca.RIGHT_CITED}.isdisjoint(answer("dose", text).measures)
+
+
+def test_answers_that_cite_right_passages_and_are_wrong_are_counted():
+    out = Outcomes([*rows([True, False], "500 mg [2]"), *rows([True], "500 mg [1] [2]")][:20])
+    words = ca.citations_in_words(out)
+    assert words.startswith("Of the 20 answers from retrieved passages that cite, 14 cite only")
+    assert words.endswith("; 7 of these answers are wrong.")
+    assert "No answer" in ca.citations_in_words(Outcomes(rows([True], "500 mg")))
+
+
+def test_a_timeline_whose_first_and_last_date_are_not_among_the_passages_is_counted():
+    truth = ((date(2020, 1, 1), date(2020, 6, 1)),)
+    questions = [replace(question("timeline", truth), patient=f"P{i}") for i in range(2)]
+    late = replace(SHOWN[0], date=date(2020, 6, 3))
+    answered = [
+        make_row(answer("timeline", "2020-01-01 to 2020-06-01", truth), asked, arm=arm, model="m")
+        for asked in questions
+        for arm in ("rag", "right_passages")
+    ]
+    words = ca.timeline_in_words(questions, [SHOWN, [*SHOWN, late]], Outcomes(answered))
+    assert words.startswith("Timelines: in 1 of 2 prompts")
+    assert ca.timeline_in_words([], [], Outcomes([])) == "Timelines: the model was not run."
+
+
+def test_the_outcome_that_this_project_adds_is_counted_apart():
+    texts = {"refractory": "refractory", "undetermined": "refractory", "successful": "refractory"}
+    answered = []
+    for truth, text in texts.items():
+        asked = replace(question("outcome", (truth,)), text=f"{truth} or not?")
+        reply = ca.score_reply(asked, Reply(text, "complete", 1, 1, 0.1, key="k"), SHOWN, LEXICON)
+        answered.append(make_row(reply, asked, arm="rag", model="m"))
+    words = ca.outcome_in_words(Outcomes(answered))
+    assert "for 1 of 3 questions" in words
+    assert "for 0 of these and for 1 of the other 2" in words
+    assert ca.outcome_in_words(Outcomes([])) == "Outcomes: the model was not run."
 
 
 def test_not_found_is_right_only_where_the_chart_does_not_tell():
@@ -256,7 +298,7 @@ def test_the_answer_of_the_page_counts_only_what_the_chart_tells():
     )
     words = ca.summary(out, "Model")
     assert "not significantly more often than Model" in words
-    assert words.count("50.0 %") == 4
+    assert words.count("50.0 %") == 5
     assert "of 14 questions that the chart answers" in words
 
 

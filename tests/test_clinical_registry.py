@@ -310,9 +310,32 @@ def test_no_planted_identifier_reaches_a_row_or_the_record(tmp_path):
     assert not [i for i in identifiers if i in output]
 
 
+COLUMN_MEASURES = [
+    f"{column}_{measure}"
+    for column in ("symptoms", "effectiveness")
+    for measure in ("precision", "recall")
+]
+
+
+def test_the_answer_of_the_page_has_contexts_negations_of_notes_and_of_negex(units):
+    right, wrong = ({"accuracy": (share, 1.0)} for share in (1.0, 0.0))
+    note = replace(units[0], strata={"status": "negative"})
+    sentence = replace(units[0], strata={"class": "negated"})
+    drugs = Answer(task="notes", measures={"drug_f1": (1.0, 1.0)})
+    answered = [
+        make_row(drugs, note, arm="rules"),
+        make_row(Answer(task="notes", measures=wrong), note, arm="rules_default"),
+        make_row(Answer(task="sentences", measures=right), sentence, arm="context_default"),
+    ]
+    words = scores.summary(Outcomes(answered, draws=DRAWS))
+    assert "ConText reads 0.0 %" in words
+    assert "it recognises 100.0 %" in words
+    assert "ConText" not in scores.summary(Outcomes(answered[:2], draws=DRAWS))
+
+
 def test_answers_follow_their_rules_and_none_is_about_the_papers_private_notes(units):
     def answer_here(
-        model: str, n_right: int, shares: dict[ex.Status, float]
+        model: str, n_right: int, shares: dict[ex.Status, float], columns: float = 0
     ) -> dict[str, tuple[str, str | None]]:
         """The answers here and their reasons, by these scores.
 
@@ -320,6 +343,7 @@ def test_answers_follow_their_rules_and_none_is_about_the_papers_private_notes(u
             model: The Med7 that answered; empty for none.
             n_right: Percent of the spans and drugs that it reads right.
             shares: Share of the notes of each status that ConText reads right.
+            columns: Precision and recall of symptoms and effectiveness; 0 for none.
         """
         rows: list[Answer] = []
         for i in range(120):
@@ -332,6 +356,10 @@ def test_answers_follow_their_rules_and_none_is_about_the_papers_private_notes(u
                 measures = dict.fromkeys(("drug_f1", "overlap_f1"), (float(n_right), 100.0))
                 med7 = Answer(task="notes", model=model, measures=measures)
                 rows.append(make_row(med7, alone, arm="med7"))
+            if columns:
+                measures = dict.fromkeys(COLUMN_MEASURES, (columns, 1.0))
+                own = Answer(task="notes", measures=measures)
+                rows.append(make_row(own, alone, arm="rules"))
         run = record.start(notebook="t", paper="clinical_notes", profile="smoke", parameters={})
         rules.decide(
             run,
@@ -339,8 +367,9 @@ def test_answers_follow_their_rules_and_none_is_about_the_papers_private_notes(u
             "registry_from_notes",
             "med7_extracts",
             "context_gives_status",
+            "symptoms_and_effectiveness",
         )
-        assert len(run.claims) == 3
+        assert len(run.claims) == 4
         for claim in run.claims:
             assert (claim.verdict, claim.reason) == ("cannot be tested", "not public")
         return {
@@ -353,14 +382,16 @@ def test_answers_follow_their_rules_and_none_is_about_the_papers_private_notes(u
         "registry_from_notes": ("not run", "no answers"),
         "med7_extracts": ("not run", "no answers"),
         "context_gives_status": ("with the claim", None),
+        "symptoms_and_effectiveness": ("not run", "no answers"),
     }
-    by_claim = answer_here("en_core_med7_lg", 99, good | {"negative": 0.5})
+    by_claim = answer_here("en_core_med7_lg", 99, good | {"negative": 0.5}, 0.9)
     assert [answer for answer, _ in by_claim.values()] == [
         "with the claim",
         "with the claim",
         "inconclusive",
+        "with the claim",
     ]
-    by_claim = answer_here("en_core_med7_trf", 40, good | {"negative": 0.1})
+    by_claim = answer_here("en_core_med7_trf", 40, good | {"negative": 0.1}, 0.2)
     assert {answer for answer, _ in by_claim.values()} == {"against it"}
 
 

@@ -485,7 +485,7 @@ def test_whatever_searches_no_claim_is_decided_for_the_papers_private_notes():
         assert len(findings) == len(OF_THE_RERANKER) + 3
         for finding in findings:
             assert (finding.verdict, finding.reason) == ("cannot be tested", "not public")
-            assert "not public" in finding.why
+            assert "no release" in finding.why
 
 
 def test_one_encoder_in_both_parts_says_nothing_of_reranking_here_either():
@@ -512,10 +512,38 @@ def test_two_encoders_are_judged_by_each_of_the_papers_metrics(gain, ap_gain, an
     rows = ranked_rows(*PAPER_ENCODERS, gain, ap_gain)
     foreign = answers.Answer("llm", "u", "u", model="Qwen", measures={"AP": (1.0, 1.0)})
     by_claim = answered_here(rows.concat([foreign]), *PAPER_ENCODERS)
-    assert by_claim.pop("filters_respected").answer == "with the claim"
+    filters, boost = (
+        by_claim.pop(name) for name in ("filters_respected", "medication_boost_helps")
+    )
+    assert filters.answer == "with the claim"
+    assert (boost.answer, boost.reason) == ("not run", "by construction")
     assert {name: finding.answer for name, finding in by_claim.items()} == dict.fromkeys(
         by_claim, answer
     )
+
+
+def test_one_candidate_of_another_patient_breaks_the_filters_and_no_encoder_is_named():
+    rows = ranked_rows("", "", 0.1)
+    kept = answered_here(rows.where(arm="lexical"))["filters_respected"]
+    assert "0 of 40 questions" in kept.why
+    assert "0 of the questions name a period" in kept.why
+    assert (kept.models, kept.estimates) == ([], [])
+    [row] = rows.where(arm="lexical", unit="q0").frame.to_dict("records")
+    row["measures"] = row["measures"] | {"candidates_outside": (1.0, 9.0)}
+    row["unit"] = "q40"
+    row["strata"] = {"period named": "yes"}
+    frame = pd.concat([rows.where(arm="lexical").frame, pd.DataFrame([row])])
+    broken = answered_here(Outcomes(frame))["filters_respected"]
+    assert broken.answer == "against it"
+    assert "1 of 41 questions" in broken.why
+    assert "1 of the questions name a period" in broken.why
+
+
+def test_a_gain_is_shown_for_questions_that_name_a_drug_and_for_those_that_name_none():
+    table = rankings.gains_by_named_drug(ranked_rows("", "", 0.1), "without_lexical")
+    assert table["questions that"].tolist() == ["name a drug"] * 4
+    assert table.metric.tolist() == list(rankings.PAPER_MEASURES)
+    assert set(table["hybrid better"]) == {40}
 
 
 def test_every_arm_ranks_and_one_without_its_reranker_is_left_out():

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
+from itertools import product
 
 import pandas as pd
 
@@ -41,6 +42,8 @@ from rag.replies import CITATION, cited_numbers, plain_text
 
 OUTCOMES = ("successful", "refractory", "undetermined")
 EFFECTS = ("not tolerated", "ineffective", "partial", "effective")
+RIGHT_CITED = "cited_passage_holds_right_answer"
+"""The measure of the passages that answers cite."""
 ARMS = {
     "rag": "Model, retrieved passages",
     "right_passages": "Model, right passages",
@@ -176,7 +179,8 @@ def score_reply(
     """Read and score a reply; one that could not be read is wrong, whatever the chart holds.
 
     Measures: accuracy; cites (of answers with a value, those that cite a passage of the prompt);
-    citation_precision (of cited passages, those that hold the answer) where the chart has one.
+    cited_passage_holds_right_answer (of the passages that these answers cite, those that hold the
+    right answer; where the chart has no answer, none does).
 
     Args:
         question: The question.
@@ -191,8 +195,7 @@ def score_reply(
     measures = {"accuracy": (float(_is_right(question, value)), 1.0)}
     if value not in (None, NOT_FOUND):
         measures["cites"] = (float(bool(cited)), 1.0)
-    if question.truth and value != NOT_FOUND:
-        measures |= _citation_precision(cited, right)
+        measures |= _right_of_cited(cited, right)
     return Answer(
         task=question.kind,
         predicted=None if value is None else spoken(value),
@@ -203,14 +206,14 @@ def score_reply(
     )
 
 
-def _citation_precision(
+def _right_of_cited(
     cited: Sequence[Chunk], right: Sequence[Chunk]
 ) -> dict[str, tuple[float, float]]:
-    """Cited passages, and those of them that hold the answer; nothing if none is cited."""
+    """Cited passages, and those of them that hold the right answer; nothing if none is cited."""
     if not cited:
         return {}
     n_right = sum(passage in right for passage in cited)
-    return {"citation_precision": (float(n_right), float(len(cited)))}
+    return {RIGHT_CITED: (float(n_right), float(len(cited)))}
 
 
 def _passage_items(
@@ -556,7 +559,80 @@ def _gold_columns(event: MedicationEvent) -> dict[str, object]:
     }
 
 
-def summary(outcomes: Outcomes, model: str) -> str:
+def timeline_in_words(
+    questions: Sequence[ChartQuestion],
+    retrieved: Sequence[Sequence[Chunk]],
+    answerable: Outcomes,
+) -> str:
+    """Say how many timelines the retrieved passages cannot date, and what the right ones bring.
+
+    Args:
+        questions: The questions.
+        retrieved: The passages of each question's prompt.
+        answerable: Rows of the questions that the chart answers.
+    """
+    timelines = answerable.where(kind="timeline", arm=["rag", "right_passages"])
+    if timelines.frame.empty or timelines.why_not_run("rag"):
+        return "Timelines: the model was not run."
+    n_undated = 0
+    for question, passages in zip(questions, retrieved, strict=True):
+        if question.kind == "timeline" and question.truth:
+            days = [passage.date for passage in passages]
+            n_undated += not any(question.is_right(period) for period in product(days, days))
+    scores = {arm: timelines.score("accuracy", arm) for arm in timelines.arms}
+    return (
+        f"Timelines: in {n_undated} of {scores['rag'].n} prompts, no two dates of the retrieved "
+        "passages are a right answer. From retrieved passages the model is right for "
+        f"{figures.score_text(scores['rag'])}, from the right passages for "
+        f"{figures.score_text(scores['right_passages'])}."
+    )
+
+
+def outcome_in_words(answerable: Outcomes) -> str:
+    """Say what the answer that this project adds to the kind outcome does to the LLM's score.
+
+    Args:
+        answerable: Rows of the questions that the chart answers.
+    """
+    outcomes = answerable.where(kind="outcome", arm="rag")
+    if outcomes.frame.empty or outcomes.why_not_run("rag"):
+        return "Outcomes: the model was not run."
+    is_added = outcomes.frame.gold == "undetermined"
+    n_right = {}
+    for added in (True, False):
+        rows = outcomes.select(is_added == added).frame
+        n_right[added] = sum(measures["accuracy"][0] for measures in rows.measures)
+    return (
+        f"Outcomes: the right answer is undetermined, which the paper does not list, for "
+        f"{is_added.sum()} of {len(is_added)} questions. The model is right for "
+        f"{n_right[True]:.0f} of these and for {n_right[False]:.0f} of the other "
+        f"{(~is_added).sum()}."
+    )
+
+
+def citations_in_words(outcomes: Outcomes) -> str:
+    """Say how many answers of an LLM are wrong though all that they cite holds the right answer.
+
+    Args:
+        outcomes: Rows of the arm ``rag``.
+    """
+    rows = outcomes.rows_with(RIGHT_CITED, "rag")
+    if rows.empty:
+        return "No answer from retrieved passages cites one."
+    n_all_right = 0
+    n_wrong = 0
+    for measures in rows.measures:
+        n_right, n_cited = measures[RIGHT_CITED]
+        if n_right == n_cited:
+            n_all_right += 1
+            n_wrong += measures["accuracy"][0] == 0
+    return (
+        f"Of the {len(rows)} answers from retrieved passages that cite, {n_all_right} cite only "
+        f"passages that hold the right answer; {n_wrong} of these answers are wrong."
+    )
+
+
+def summary(outcomes: Outcomes, model: str, encoder: str = "the encoder") -> str:
     """Write the answer of the page: LLM against code, the floor, and what the LLM lacks.
 
     Only questions that the chart answers count; the tables have the others.
@@ -564,6 +640,7 @@ def summary(outcomes: Outcomes, model: str) -> str:
     Args:
         outcomes: Rows of all arms.
         model: Name of the LLM.
+        encoder: Name of the encoder that found the passages.
     """
     answerable = outcomes.where(**{"in the chart": "yes"})
     scores = {arm: figures.score_text(answerable.score("accuracy", arm)) for arm in ARMS}
@@ -572,9 +649,10 @@ def summary(outcomes: Outcomes, model: str) -> str:
     than = "more often than" if is_better else "not significantly more often than"
     return (
         f"**A few lines of code on the extracted registry answer right {than} {model} with "
-        f"retrieved passages: {scores['registry']} against {scores['rag']} of "
+        f"passages found by {encoder}: {scores['registry']} against {scores['rag']} of "
         f"{comparison.test.n} questions that the chart answers** "
         f"({figures.p_words(comparison.p)}). "
+        f"Limited to drugs read as taken, the code is right for {scores['registry_taken']}. "
         f"The commonest answer of each kind is right for {scores['commonest']}. "
         f"Shown the right passages, the model reaches {scores['right_passages']}."
     )

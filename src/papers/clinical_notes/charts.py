@@ -1,7 +1,8 @@
 """Synthetic neurology charts with gold truth (clinical_notes.md, "Data organization").
 
-The paper's notes are private and its evaluation is empty. So this module writes the notes of
-made-up patients whose course is known, and records for every fact the passage that states it.
+We found no release of the paper's notes, and its evaluation is empty. So this module writes the
+notes of made-up patients whose course is known, and records for every fact the passage that states
+it.
 They describe no real person. Held-out wording and an LLM's paraphrases occur in the test
 patients' notes only.
 """

@@ -349,11 +349,33 @@ def draw_sample(items: Sequence[T], n: int, seed: int) -> list[T]:
 
 
 def summary(outcomes: Outcomes) -> str:
-    """Write the answer of the page in two sentences: the rules, and the language model.
+    """Write the answer of the page: the rules, the language model, and ConText.
 
     Args:
-        outcomes: Rows of notes.
+        outcomes: Rows of notes, and of NegEx's sentences if there are any.
     """
+    return f"{_drugs_in_words(outcomes)}{_negations_in_words(outcomes)}"
+
+
+def _negations_in_words(outcomes: Outcomes) -> str:
+    """What ConText makes of negative notes, and of NegEx's negated conditions, as a sentence."""
+    if not outcomes.has_column("class"):
+        return ""
+    notes = outcomes.where(task="notes", arm="rules_default", status="negative")
+    sentences = outcomes.where(task="sentences", arm="context_default", **{"class": "negated"})
+    if notes.frame.empty or sentences.frame.empty:
+        return ""
+    read_notes = figures.score_text(notes.score("accuracy"))
+    read_conditions = figures.score_text(sentences.score("accuracy"))
+    return (
+        f" With medspaCy's own rules, ConText reads {read_notes} of the negative notes as "
+        f"negative. Of the negated conditions in NegEx's sentences, which others wrote, it "
+        f"recognises {read_conditions}."
+    )
+
+
+def _drugs_in_words(outcomes: Outcomes) -> str:
+    """The drugs that the rules and the language model find, in two sentences."""
     notes = outcomes.where(task="notes")
     drugs = notes.score("drug_f1", "rules")
     answer = (

@@ -354,12 +354,15 @@ def _word(case: _Case, intent: Intent, names: Names, rng: np.random.Generator) -
     days = fills.get("month") or fills.get("year")
     since, until = period(days) if days else (None, None)
     places = [_place(fact) for fact in case.facts]
+    named_by = variants[0] if variants else "none"
+    period_named = "yes" if days else "no"
+    strata = {"intent": intent, "drug named by": named_by, "period named": period_named}
     return Question(
         id="",
         text=text,
         unit=f"{case.kind} | {text}",
         intent=intent,
-        strata={"intent": intent, "drug named by": variants[0] if variants else "none"},
+        strata=strata,
         patient=fills.get("p"),
         since=since,
         until=until,

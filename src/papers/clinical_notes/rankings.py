@@ -10,6 +10,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.stats import spearmanr
 from tqdm import tqdm
 
@@ -34,6 +35,8 @@ from rag.retrieval import CrossEncoder, Floats, Reranker
 MEASURES = {name: PASSAGES[name] for name in ("nDCG@10", "P@5", "R@10", "MRR", "AP")}
 """The paper's four metrics, and nDCG, which ranks a sentence above its copy in a later note."""
 MAIN = "nDCG@10"
+PAPER_MEASURES = ("P@5", "R@10", "MRR", "AP")
+"""The paper's metrics, by which its claims are decided."""
 STORED = 10
 """Ranks that a row of the table of answers lists in full; of the rest it lists what is relevant."""
 
@@ -323,12 +326,48 @@ def quick_ndcg(grades: Mapping[str, int], passages: Sequence[str], k: int = 10) 
     return float(gains @ discount[: len(gains)]) / best if best else 0.0
 
 
-def summary(outcomes: Outcomes, encoder: str = "") -> str:
-    """Write the answer of the page, in two sentences: the hybrid against the best of its parts.
+def gains_by_named_drug(outcomes: Outcomes, without: str) -> pd.DataFrame:
+    """Compare the hybrid with the hybrid without a part, where a question names a drug or none.
+
+    Args:
+        outcomes: Rows of both arms.
+        without: Key of the arm without the part.
+
+    Returns:
+        One row per metric of the paper and group of questions; p is not adjusted.
+    """
+    ways_to_name = set(outcomes.strata("drug named by"))
+    groups = {
+        "name a drug": ways_to_name - {"none"},
+        "name no drug": ways_to_name & {"none"},
+    }
+    rows = []
+    for questions, values in groups.items():
+        if not values:
+            continue
+        group = outcomes.where(**{"drug named by": sorted(values)})
+        for measure in PAPER_MEASURES:
+            [comparison] = group.compare([("hybrid", without)], measure)
+            row = {
+                "questions that": questions,
+                "n": comparison.test.n,
+                "metric": measure,
+                "hybrid better": comparison.test.b,
+                "hybrid worse": comparison.test.c,
+                "difference in points": figures.points(comparison.test),
+                "p": figures.p_text(comparison.p),
+            }
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def summary(outcomes: Outcomes, encoder: str = "", on_notes: Outcomes | None = None) -> str:
+    """Write the answer of the page: the hybrid against the best of its parts.
 
     Args:
         outcomes: Rows on the charts, of arm ``tuned`` too.
         encoder: The encoder that replaces both of the paper's, if one does.
+        on_notes: Rows on independent notes, if there are any.
     """
     hybrid = outcomes.score(MAIN, "hybrid")
     tuned = figures.score_text(outcomes.score(MAIN, "tuned"))
@@ -349,7 +388,18 @@ def summary(outcomes: Outcomes, encoder: str = "") -> str:
         f"of its parts: {MAIN} {figures.score_text(hybrid)} against "
         f"{figures.score_text(comparison.scores[1])} on {hybrid.n} questions** (paired test by "
         f"cluster, Holm; {figures.p_words(comparison.p)}). Weights chosen on other questions bring "
-        f"the hybrid to {tuned}.{caveat}"
+        f"the hybrid to {tuned}.{_on_independent_notes(best, on_notes)}{caveat}"
+    )
+
+
+def _on_independent_notes(part: str, on_notes: Outcomes | None) -> str:
+    """The hybrid minus a part of it on independent notes, as a sentence."""
+    if on_notes is None or on_notes.frame.empty:
+        return ""
+    [comparison] = on_notes.compare([("hybrid", part)], MAIN)
+    return (
+        f" On the independent notes of ACI-BENCH, the hybrid minus {on_notes.label(part)} is "
+        f"{figures.points(comparison.test)} points ({comparison.test.n} queries)."
     )
 
 
