@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -210,6 +211,20 @@ def test_the_opening_says_which_way_it_went() -> None:
         assert opening.startswith(begins)
         assert "from 4 documents" in opening
         assert "too few documents for a test" in opening
+
+
+def test_the_opening_names_an_answer_that_is_given_to_many_questions() -> None:
+    answers = []
+    for row in rows("rows", 0.1):
+        is_short = row.arm == "tuned" and row.unit in ("q0", "q1", "q2")
+        f1 = row.measures["f1"][0] - 0.4 * is_short
+        text = "Yes." if is_short else f"an answer to {row.unit}"
+        measures = {**row.measures, "f1": (f1, 1.0)}
+        answers.append(replace(row, answer=text, measures=measures))
+    out = Outcomes(answers + rows("documents", 0.1, documents=4), draws=200)
+    opening = openings.finetuning(out, dict.fromkeys(tuning.SPLITS, log(3.0, 2.0)), "a model")
+    assert '3 of these answers are exactly "Yes."' in opening
+    assert "changes by \N{MINUS SIGN}30.0 points, and that of the others by +10.0 points." in opening
 
 
 def test_a_server_without_adapters_is_found_out_before_any_training(

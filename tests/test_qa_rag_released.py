@@ -301,22 +301,30 @@ def test_every_number_that_a_file_gives_is_reported(
     contexts = Outcomes(released.contexts(sample, results), draws=200)
     released.report(run, contexts, sample, results)
     expected = {n.id for n in run.printed.numbers if n.rescore_from}
-    unfetched = {n.id for n in run.printed.numbers if n.rescore_from and n.why_not}
-    assert {value.id for value in run._values.values()} == expected - unfetched
+    unread = {n.id for n in run.printed.numbers if released.INDEX in n.rescore_from}
+    unfetched = {
+        n.id
+        for n in run.printed.numbers
+        if any(name in released.MORE.values() for name in n.rescore_from)
+    }
+    assert (len(unread), len(unfetched)) == (3, 20)
+    assert {value.id for value in run._values.values()} == expected - unfetched - unread
+    assert {(reason.id, reason.status) for reason in run._reasons.values()} == {
+        (id, "not run") for id in unfetched | unread
+    }
     all_results = replace(
         results, ragas={**results.ragas, **dict.fromkeys(released.MORE, results.ragas["question"])}
     )
     released.report(
         run, Outcomes(released.contexts(sample, all_results), draws=200), sample, all_results
     )
-    assert {value.id for value in run._values.values()} == expected, (
+    assert {value.id for value in run._values.values()} == expected - unread, (
         "with the files that the reference run lacked"
     )
     sizes = {value.id: value.n for value in run._values.values()}
     assert sizes["qa_rag.text.pairs"] == len(sample.questions)
-    assert sizes["qa_rag.text.test_share"] == run.printed.number("qa_rag.text.pairs").value, (
-        "of the paper's own count"
-    )
+    assert sizes["qa_rag.text.test_share"] == len(sample.questions), "of the released pairs"
+    assert sizes["qa_rag.text.kept"] == len(sample.test) * len(sample.released), "of each method"
     assert sizes["qa_rag.table3.qa_rag.precision"] == len(sample.test)
 
 
@@ -490,6 +498,9 @@ def test_conventional_rag_is_compared_alone() -> None:
     contexts = same_documents("precision", arms)
     assert decide("beats_conventional_rag", contexts).verdict == "agrees"
     assert decide("context_precision", contexts).verdict != "agrees"
+    for ending in ("", "_same_documents"):
+        recall = same_documents("recall", arms)
+        assert decide(f"recall_beats_conventional_rag{ending}", recall).verdict == "agrees"
     swapped_arms = arms | {"qa_rag": arms["question"], "question": arms["qa_rag"]}
     contexts = same_documents("recall", swapped_arms)
     assert decide("recall_beats_conventional_rag", contexts).verdict == "differs"
@@ -565,6 +576,25 @@ def test_an_order_in_print_holds_as_printed_and_not_with_another_number(
     printed = paper.model_copy(update={"numbers": numbers})
     rule = getattr(qa_rag_rules, claim)
     assert rule(Outcomes([], labels=released.ARMS), printed=printed).verdict == "differs"
+
+
+@pytest.mark.parametrize(
+    ("precision", "recall", "verdict"),
+    [(0.559, 0.308, "inconclusive"), (0.559, 0.2, "agrees"), (0.71, 0.308, "differs")],
+)
+def test_the_answer_is_vital_if_qa_rag_loses_more_without_it_than_without_the_question(
+    precision: float, recall: float, verdict: str
+) -> None:
+    values = {"precision": precision, "recall": recall}
+    paper = published("qa_rag")
+    numbers = []
+    for n in paper.numbers:
+        is_changed = n.id.startswith("qa_rag.table5.question")
+        value = values[n.id.rpartition(".")[2]] if is_changed else n.value
+        numbers.append(n.model_copy(update={"value": value}))
+    printed = paper.model_copy(update={"numbers": numbers})
+    decision = qa_rag_rules.answer_is_vital(Outcomes([]), printed=printed)
+    assert decision.verdict == verdict
 
 
 @pytest.mark.parametrize(

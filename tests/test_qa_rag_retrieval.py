@@ -325,16 +325,39 @@ def test_claims_are_decided_by_the_declared_rules(values: list[float], verdict: 
 def test_answers_to_the_authors_prompt_decide_before_those_to_the_books_if_it_has_the_question() -> (
     None
 ):
-    orders = rows("best_window", [0.0] * 12, "ndcg", "rerank")
+    orders = rows("best_window", BETTER, "ndcg", "rerank")
     orders += rows("scoring_agent", WORSE, "ndcg", "rerank")
-    assert decide("reranker_beats_agent", orders).verdict == "agrees"
+    other_reranker = decide("reranker_beats_agent", orders)
+    assert (other_reranker.verdict, other_reranker.reason) == ("not tested", "no answers")
+    orders += rows("bge_reranker", [0.0] * 12, "ndcg", "rerank")
     orders += rows("authors_agent", BETTER, "ndcg", "rerank")  # its prompt omits the question
     assert decide("reranker_beats_agent", orders).verdict == "agrees"
     measure = "precision_without_judge"
-    searches = rows("question", [0.0] * 12, measure) + rows("hypothetical", WORSE, measure)
-    assert decide("hypothetical_beats_question", searches).verdict == "differs"
-    searches += rows("hypothetical_authors", BETTER, measure)
-    assert decide("hypothetical_beats_question", searches).verdict == "agrees"
+    for question, ending in (("question", "_same_documents"), ("question_rule", "")):
+        claim = f"hypothetical_beats_question{ending}"
+        searches = rows(question, [0.0] * 12, measure) + rows("hypothetical", WORSE, measure)
+        assert decide(claim, searches).verdict == "differs"
+        searches += rows("hypothetical_authors", BETTER, measure)
+        assert decide(claim, searches).verdict == "agrees"
+
+
+@pytest.mark.parametrize(
+    ("claim", "own", "authors", "other"),
+    [
+        ("beats_conventional_rag", "qa_rag_rule", "qa_rag_authors_rule", "question_rule"),
+        ("beats_conventional_rag_same_documents", "qa_rag", "qa_rag_authors", "question"),
+        ("answer_track_helps", "qa_rag", "qa_rag_authors", "question_12"),
+    ],
+)
+def test_a_claim_over_all_questions_is_asked_of_arms_with_the_rule_and_its_twin_of_those_without(
+    claim: str, own: str, authors: str, other: str
+) -> None:
+    measure = "precision_without_judge"
+    searches = rows(own, WORSE, measure) + rows(other, [0.0] * 12, measure)
+    assert decide(claim, searches).verdict == "differs"
+    searches += rows(authors, BETTER, measure)
+    assert decide(claim, searches).verdict == "agrees"
+    assert {"qa_rag_authors", "qa_rag_authors_rule", "hypothetical_12_authors"} <= set(qr.AUTHORS)
 
 
 def test_the_encoders_names_decide_whether_dense_search_is_the_papers() -> None:
@@ -568,7 +591,7 @@ def test_a_reranker_that_cannot_be_had_is_named(searcher: Searcher) -> None:
 
 def test_a_chapter_may_ask_one_question_of_a_claim() -> None:
     """Chapter 16 has no released scores, chapter 17 no searches of its own: none says "not tested"."""
-    claim = "qa_rag.claim.beats_conventional_rag"
+    claim = "qa_rag.claim.beats_conventional_rag_same_documents"
     measures = {
         "rerun": ("precision_without_judge", ""),
         "released": ("precision", "contexts"),
@@ -584,16 +607,16 @@ def test_a_chapter_may_ask_one_question_of_a_claim() -> None:
     run = record.start(
         notebook="16_qarag_retrieval", paper="qa_rag", profile="smoke", parameters={}
     )
-    table = rules.decide_here(run, outcomes, "beats_conventional_rag")
+    table = rules.decide_here(run, outcomes, claim.removeprefix("qa_rag.claim."))
     assert [(answer.id, answer.answer) for answer in run.here_findings] == [
         (claim, "with the claim")
     ]
     assert not run.claims
     assert "with the claim" in table.html
-    assert "released" not in table.html
+    assert "released files" not in table.html
     assert "(task: )" not in table.html
     run = record.start(notebook="17_qarag_answers", paper="qa_rag", profile="smoke", parameters={})
-    table = rules.decide_for_paper(run, outcomes, "beats_conventional_rag")
+    table = rules.decide_for_paper(run, outcomes, claim.removeprefix("qa_rag.claim."))
     assert [(claim_record.kind, claim_record.verdict) for claim_record in run.claims] == [
         ("rescored", "agrees")
     ]

@@ -58,8 +58,8 @@ def other_scale(encoder: str) -> str:
     if encoder == PAPER_ENCODER:
         return ""
     return (
-        f"BERTScore by {encoder} is another scale than by {PAPER_ENCODER}, which is published but "
-        "was not fetched for this run"
+        f"Scores by {encoder} and by {PAPER_ENCODER} are on different scales, and this run did not "
+        "fetch the paper's encoder"
     )
 
 

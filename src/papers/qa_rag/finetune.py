@@ -132,7 +132,10 @@ def _pairs_of(
 
 
 def twins(questions: Sequence[Question], others: Sequence[Question]) -> list[Question]:
-    """Those questions whose words, or whose answer's words, one of the others repeats."""
+    """Those questions whose words, or whose answer's words, one of the others repeats.
+
+    The guideline that a question names does not count.
+    """
     bodies = {words(other.body) for other in others}
     answers = {words(other.answer) for other in others}
     repeated = []
@@ -385,7 +388,7 @@ def printed_rows(printed: Published) -> str:
         ]
         values = "/".join(number.printed for number in numbers)
         rows.append(f"{numbers[0].row} {values}")
-    return f"printed precision/recall/F1: {', '.join(rows)}"
+    return f"Table 1 prints precision/recall/F1: {', '.join(rows)}"
 
 
 def report(run: Run, outcomes: Outcomes, base: str, encoder: str, why_not: str) -> None:

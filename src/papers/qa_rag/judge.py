@@ -290,9 +290,9 @@ def unfit(outcomes: Outcomes, measure: str, judge: str) -> str:
     if verdicts == {"agrees"}:
         return ""
     return (
-        f"{judge}'s YES is no judgement here: it rejects {figures.score_text(specificity)} of "
-        f"{specificity.n} passages without the answer (specificity), and accepts "
-        f"{figures.score_text(sensitivity)} of {sensitivity.n} with it (sensitivity)"
+        f"{judge} cannot serve as judge here: it accepts {figures.score_text(sensitivity)} of "
+        f"{sensitivity.n} passages with the answer (sensitivity), and rejects "
+        f"{figures.score_text(specificity)} of {specificity.n} without it (specificity)"
     )
 
 

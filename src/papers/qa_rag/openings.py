@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from evaluation import decisions, figures, metrics
+import numpy as np
+
+from evaluation import decisions, figures, formats, metrics
+from evaluation.decisions import Decision
 from evaluation.outcomes import Comparison, Outcomes
 from evaluation.paired import Paired
 from papers.qa_rag.data import OWN, REMOVED, UNRECOGNISED
@@ -77,16 +80,28 @@ def _rerun_of_retrieval(rerun: Outcomes) -> str:
     return " ".join(sentences)
 
 
-def answers(outcomes: Outcomes, model: str, encoder: str) -> str:
+def answers(
+    outcomes: Outcomes, model: str, encoder: str, correlation: Decision | None = None
+) -> str:
     """Say which differences are significant, of the release and with the served model.
 
     The rows of the release may be missing.
+
+    Args:
+        outcomes: All rows.
+        model: Name of the model that answers.
+        encoder: Name of the encoder of BERTScore.
+        correlation: Whether accurate contexts make precise answers, by this encoder.
     """
     sentences = []
     written = outcomes.where(source="released", task="answers")
     if len(written.frame):
         contexts = outcomes.where(source="released", task="contexts")
         sentences.append(_released_answers(written, contexts, encoder))
+    if correlation and correlation.verdict == "agrees":
+        sentences.append(
+            f"As the paper says, more precise contexts have better answers: {correlation.why}"
+        )
     rerun = outcomes.where(source="rerun", task="answers")
     gain = _compare(rerun, "qa_rag", "closed_book", "f1")
     verdict = {
@@ -110,12 +125,24 @@ def _released_answers(written: Outcomes, contexts: Outcomes, encoder: str) -> st
     return (
         f"**Of the {figures.in_words(len(family))} advantages of QA-RAG's answers that the paper "
         f"prints, {n_words.get(n_sure, default)} significant on the released answers (BERTScore by "
-        f"{encoder}; {family_in_words(family)}).** Its contexts are "
+        f"{encoder}; {family_in_words(family)}).**{_significant_alone(family, written)} "
+        "Its contexts are "
         f"{_change(lead, of_contexts)} more precise than those of the question. Where "
         "the authors' code removes a question's own document for the question "
         f"alone, this lead is larger, by {_change_of(larger)}; elsewhere it is "
         f"{figures.points(elsewhere)} points (n = {elsewhere.n})."
     )
+
+
+def _significant_alone(family: Sequence[Comparison], outcomes: Outcomes) -> str:
+    """Name the comparisons that only the correction of p leaves open."""
+    names = []
+    for comparison in family:
+        is_open = _verdict(comparison) == "inconclusive"
+        if is_open and comparison.test.p < metrics.ALPHA:
+            p = figures.p_words(comparison.test.p)
+            names.append(f"that over {outcomes.label(comparison.second)} ({p})")
+    return f" Uncorrected, {figures.listed(names)} would be." if names else ""
 
 
 def finetuning(outcomes: Outcomes, logs: Mapping[str, TrainingLog], base: str) -> str:
@@ -129,11 +156,36 @@ def finetuning(outcomes: Outcomes, logs: Mapping[str, TrainingLog], base: str) -
     if 2.0 ** (1 - n_documents) >= metrics.ALPHA:
         points = figures.points(documents.test)
         change_on_documents = f"{points} points (too few documents for a test)"
+    n_steps = int(log.settings["steps"])
+    same_answers = _same_answers(outcomes.where(task="rows"))
     return (
-        f"**{_effect_of_training(rows).format(base)}.** {int(log.settings['steps'])} steps on "
-        f"{log.pairs} short pairs change its BERTScore F1 by {_change(rows)} on {rows.test.n} test "
-        f"questions. On {documents.test.n} questions from {n_documents} documents that were not "
-        f"trained on, the change is {change_on_documents}."
+        f"**{_effect_of_training(rows).format(base)}.** After {n_steps} steps on {log.pairs} short "
+        f"pairs, its BERTScore F1 on {rows.test.n} test questions is {_higher_or_lower(rows)}."
+        f"{same_answers} On {documents.test.n} questions from {n_documents} documents that were "
+        f"not trained on, the change is {change_on_documents}."
+    )
+
+
+MIN_SHARE_OF_ONE_ANSWER = 0.1
+"""Share of the questions from which on one and the same answer is named."""
+
+
+def _same_answers(outcomes: Outcomes) -> str:
+    """How F1 changes where the tuned model gives its commonest answer, and elsewhere."""
+    rows = outcomes.frame.assign(f1=[measures["f1"][0] for measures in outcomes.frame.measures])
+    f1 = rows.pivot(index="unit", columns="arm", values="f1")
+    change = f1.tuned - f1.base
+    texts = rows[rows.arm == "tuned"].set_index("unit").answer.fillna("").str.strip()
+    commonest = texts.value_counts().idxmax()
+    is_commonest = texts.reindex(change.index) == commonest
+    n_answers = int(is_commonest.sum())
+    if n_answers < max(2, MIN_SHARE_OF_ONE_ANSWER * len(texts)) or is_commonest.all():
+        return ""
+    of_these = figures.signed(100 * float(np.mean(change[is_commonest])), 1)
+    of_others = figures.signed(100 * float(np.mean(change[~is_commonest])), 1)
+    return (
+        f' {n_answers} of these answers are exactly "{commonest}": the F1 of these changes by '
+        f"{of_these} points, and that of the others by {of_others} points."
     )
 
 
@@ -173,6 +225,18 @@ def _change(comparison: Comparison, family: Sequence[Comparison] = ()) -> str:
     """A difference with its p and, of a family, over how many comparisons this is adjusted."""
     parts = [figures.p_words(comparison.p), family_in_words(family)]
     return f"{figures.points(comparison.test)} points ({', '.join(filter(None, parts))})"
+
+
+def _higher_or_lower(comparison: Comparison) -> str:
+    """A difference in words, with its p: `10.7 [4.0, 18.4] points lower (p = 0.002)`."""
+    test = comparison.test
+    values = [100 * share for share in (test.difference, test.low, test.high)]
+    direction = "higher"
+    if test.difference < 0:
+        direction = "lower"
+        values = [-values[0], -values[2], -values[1]]
+    value, low, high = (f"{number:z.1f}".replace("-", formats.MINUS) for number in values)
+    return f"{value} [{low}, {high}] points {direction} ({figures.p_words(comparison.p)})"
 
 
 def _significance(comparison: Comparison, family: Sequence[Comparison]) -> str:

@@ -23,7 +23,7 @@ PAPER_RERANKER = "BAAI/bge-reranker-large"
 SYSTEM = "You judge whether an excerpt of regulatory guidance helps to answer a question."
 LABELS = {
     "as_found": "As found (fused ranks)",
-    "best_window": "Best window, by the encoder",
+    "best_window": "Best window (encoder)",
     "scoring_agent": "Scoring agent",
     "bge_reranker": f"Cross-encoder {PAPER_RERANKER}",
     "cross_encoder": "Another cross-encoder",

@@ -109,6 +109,18 @@ AUTHORS = {
     "hypothetical_authors": ArmConfig(
         "Only hypothetical answer, authors' prompt (24)", (("tuned_authors", 24),)
     ),
+    "qa_rag_authors": ArmConfig(
+        "QA-RAG, authors' prompt: question (12), hypothetical answer (12)",
+        (("question", 12), ("tuned_authors", 12)),
+    ),
+    "hypothetical_12_authors": ArmConfig(
+        "Only hypothetical answer, authors' prompt (12)", (("tuned_authors", 12),)
+    ),
+    "qa_rag_authors_rule": ArmConfig(
+        "QA-RAG, authors' prompt: own document removed for the question alone",
+        (("question", 12), ("tuned_authors", 12)),
+        removed=("question", "multi"),
+    ),
     "question_rule": _without_own_document("question", _BY_QUESTION, ("question", "multi")),
     "multiquery_rule": _without_own_document("multiquery", _BY_QUESTION, ("question", "multi")),
     "qa_rag_rule": _without_own_document("qa_rag", _BY_QUESTION, ("question", "multi")),

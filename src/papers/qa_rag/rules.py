@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 def loss_falls(_: Outcomes, *, logs: Mapping[str, TrainingLog], **__: Any) -> Decision:  # noqa: ANN401  # other facts
     """Whether the mean validation loss falls by the training (section 2.3, Figure 2).
 
-    Compared is the checkpoint that the run uses with the model before training.
+    The last step, whose adapter the run uses, is compared with the model before training.
     """
     if not logs:
         return Decision(
@@ -151,6 +151,30 @@ def precision_gap_larger(_: Outcomes, *, printed: Published, **__: Any) -> Decis
     )
     holds = gaps["precision"] > 0 and abs(gaps["precision"]) > abs(gaps["recall"])
     return Decision(decisions.exactly(holds), why)
+
+
+def answer_is_vital(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  # noqa: ANN401
+    """Whether QA-RAG loses more without its answer than without its question (Table 5).
+
+    If it does so in precision or in recall alone, the printed numbers leave the claim open.
+    """
+    loses_more = []
+    parts = []
+    for column in ("precision", "recall"):
+        full, without_answer, without_question = (
+            printed.number(f"qa_rag.table5.{arm}.{column}").value
+            for arm in ("qa_rag", "question", "hypothetical")
+        )
+        loses_more.append(full - without_answer > full - without_question)
+        parts.append(
+            f"{column} changes by {figures.signed(without_answer - full, 3)} without the "
+            f"hypothetical answer, by {figures.signed(without_question - full, 3)} without the "
+            "question"
+        )
+    why = f"As printed, {'; '.join(parts)}."
+    if any(loses_more) and not all(loses_more):
+        return Decision("inconclusive", f"{why} No difference is printed with an interval.")
+    return Decision(decisions.exactly(all(loses_more)), why)
 
 
 AGENT_WINS_RECALL = {"multiquery", "hyde"}
