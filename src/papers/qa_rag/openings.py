@@ -100,7 +100,8 @@ def answers(
         sentences.append(_released_answers(written, contexts, encoder))
     if correlation and correlation.verdict == "agrees":
         sentences.append(
-            f"As the paper says, more precise contexts have better answers: {correlation.why}"
+            "By this encoder the more precise contexts have the better answers, as the paper says. "
+            f"{correlation.why}"
         )
     rerun = outcomes.where(source="rerun", task="answers")
     gain = _compare(rerun, "qa_rag", "closed_book", "f1")
@@ -126,7 +127,7 @@ def _released_answers(written: Outcomes, contexts: Outcomes, encoder: str) -> st
         f"**Of the {figures.in_words(len(family))} advantages of QA-RAG's answers that the paper "
         f"prints, {n_words.get(n_sure, default)} significant on the released answers (BERTScore by "
         f"{encoder}; {family_in_words(family)}).**{_significant_alone(family, written)} "
-        "Its contexts are "
+        "QA-RAG's contexts are "
         f"{_change(lead, of_contexts)} more precise than those of the question. Where "
         "the authors' code removes a question's own document for the question "
         f"alone, this lead is larger, by {_change_of(larger)}; elsewhere it is "
