@@ -308,7 +308,7 @@ def claims():
 def test_a_claim_that_more_units_would_decide_says_how_many(claims):
     open_ = [claim for claim in claims.values() if claim.needed]
     assert open_
-    assert all(f"{claim.needed:,} units" in claim.why for claim in open_)
+    assert all(f"{claim.needed:,} rows" in claim.why for claim in open_)
 
 
 def test_what_name_repair_gains_is_not_put_down_to_text(claims):

@@ -363,7 +363,7 @@ def test_a_file_names_the_licence_and_holds_no_text_that_it_withholds(tmp_path):
     frame = example()
     # rows of the same text may be a cluster of that name
     frame["cluster"] = "The text of " + frame.cluster
-    answers.write(tmp_path, frame, licence="not stated", withheld=True)
+    answers.write(tmp_path, frame, licence="not stated", withheld=[answers.ALL_TASKS])
     table = pq.read_table(tmp_path / "graph.parquet")
     assert table.schema.metadata[b"licence"] == b"not stated"
     assert {text for name in answers.TEXTS for text in table[name].to_pylist()} <= {
@@ -381,6 +381,19 @@ def test_a_file_names_the_licence_and_holds_no_text_that_it_withholds(tmp_path):
         for frame_of_rows in (frame, answers.read(tmp_path))
     ]
     assert units[0] == units[1]
+
+
+def test_texts_of_one_task_are_withheld_and_those_of_the_others_stay(tmp_path):
+    frame = example()
+    kept = frame.assign(task="ours", unit="our " + frame.unit)
+    rows = pd.concat([frame.assign(task="theirs"), kept], ignore_index=True)
+    answers.write(tmp_path, rows, licence="not stated", withheld=["theirs"])
+    read = answers.read(tmp_path)
+    assert read[read.task == "theirs"].question.isna().all()
+    assert set(read[read.task == "ours"].question) == set(frame.question)
+    assert set(read[read.task == "ours"].cluster) == set(frame.cluster)
+    metadata = pq.read_schema(tmp_path / "graph.parquet").metadata
+    assert metadata[b"texts"] == b"partly withheld"
 
 
 @pytest.mark.parametrize(

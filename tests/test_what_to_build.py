@@ -351,6 +351,8 @@ def test_the_audit_of_a_chapter_shows_what_its_rows_hide(
         == "The model's arm"
     )
     folder = tmp_path / "answers" / "laptop" / CHAPTER
-    answers.write(folder, Outcomes(labelled).frame, licence="not for others", withheld=True)
+    answers.write(
+        folder, Outcomes(labelled).frame, licence="not for others", withheld=[answers.ALL_TASKS]
+    )
     viewer._rows.cache_clear()
     assert "texts withheld" in audit_chapter(chapter).verdicts.values()

@@ -6,7 +6,7 @@ file for each arm.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from pathlib import Path
@@ -27,6 +27,10 @@ TIMED = DATA / "timings"
 
 TEXTS = ("question", "answer", "predicted", "gold")
 """Columns that a licence can forbid to pass on; ids stay."""
+LABELS = ("predicted", "gold")
+"""Those that may be a label, which is nobody's text."""
+ALL_TASKS = "*"
+"""Stands for all tasks where the tasks are named whose texts are withheld."""
 
 _STRATA = pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))
 _ITEM = {
@@ -224,14 +228,16 @@ def to_frame(rows: Iterable[Answer]) -> pd.DataFrame:
     return frame.rename(columns=_COLUMN_BY_FIELD)
 
 
-def write(folder: Path, frame: pd.DataFrame, *, licence: str, withheld: bool = False) -> None:
+def write(
+    folder: Path, frame: pd.DataFrame, *, licence: str, withheld: Collection[str] = ()
+) -> None:
     """Write a run's rows, one file for each arm in place of earlier ones.
 
     Args:
         folder: Folder of the files.
         frame: The rows. The same rows give the same bytes.
         licence: Licence of the texts, which the files name.
-        withheld: Whether texts are left out.
+        withheld: The tasks whose texts are left out.
 
     Raises:
         ValueError: If two rows have the same key.
@@ -240,17 +246,23 @@ def write(folder: Path, frame: pd.DataFrame, *, licence: str, withheld: bool = F
     if is_repeated.any():
         unit = frame[is_repeated].iloc[0].unit
         raise ValueError(f"Rows of the table of answers differ in {', '.join(KEY)}; twice: {unit}")
-    if withheld:
-        frame = _without_texts(frame)
-    metadata = {"licence": licence, "texts": "withheld" if withheld else "included"}
-    schema = SCHEMA.with_metadata(metadata)
+    frame = _without_texts(frame, are_of(frame, withheld))
     written = set()
     for arm, rows in frame.sort_values(list(KEY), kind="stable").groupby("arm", sort=True):
         path = arm_file(folder, str(arm))
+        texts = _which_texts(are_of(rows, withheld))
+        schema = SCHEMA.with_metadata({"licence": licence, "texts": texts})
         write_table(path, pa.table(_to_stored(rows), schema=schema), write_page_checksum=True)
         written.add(path)
     for path in set(folder.glob("*.parquet")) - written:
         path.unlink()
+
+
+def are_of(frame: pd.DataFrame, tasks: Collection[str]) -> "pd.Series[bool]":
+    """Say of each row whether it is of one of these tasks, or `ALL_TASKS` is among them."""
+    if ALL_TASKS in tasks:
+        return pd.Series(True, index=frame.index)
+    return frame.task.isin(tasks)
 
 
 def arm_file(folder: Path, arm: str) -> Path:
@@ -259,13 +271,23 @@ def arm_file(folder: Path, arm: str) -> Path:
     return folder / f"{file_name}.parquet"
 
 
-def _without_texts(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows without their texts. YES and NO are nobody's; a cluster may be named by a text."""
-    columns: dict[str, Any] = dict.fromkeys(TEXTS)
-    for name in ("predicted", "gold"):
-        is_label = frame[name].isin(["YES", "NO"])
-        columns[name] = frame[name].where(is_label, None)
-    columns["cluster"] = frame.cluster.map(_short_digest)
+def _which_texts(is_withheld: "pd.Series[bool]") -> str:
+    """Say which texts a file has, given the rows whose texts are withheld."""
+    if is_withheld.all():
+        return "withheld"
+    return "partly withheld" if is_withheld.any() else "included"
+
+
+def _without_texts(frame: pd.DataFrame, is_withheld: "pd.Series[bool]") -> pd.DataFrame:
+    """The rows, some without their texts. YES and NO are nobody's; a text may name a cluster."""
+    if not is_withheld.any():
+        return frame
+    columns: dict[str, Any] = {}
+    for name in TEXTS:
+        is_label = frame[name].isin(["YES", "NO"]) & (name in LABELS)
+        columns[name] = frame[name].where(~is_withheld | is_label, None)
+    digests = frame.cluster.map(_short_digest)
+    columns["cluster"] = frame.cluster.where(~is_withheld, digests)
     return frame.assign(**columns)
 
 

@@ -224,11 +224,18 @@ def _units_for_all(parts: Sequence[Part], bounds: Sequence[float], n_intervals: 
     """
     refuting = [part for part in parts if part.verdict_of_value() == "differs"]
     if refuting:
-        corrected = [bonferroni_interval(part.interval, n_intervals) for part in refuting]
-        units = [required_units(interval, bounds) for interval in corrected]
-        return min((number for number in units if number), default=None)
+        return _units_to_refute(refuting, bounds, n_intervals)
     open_parts = [part for part in parts if part.verdict() != "agrees"]
     return _largest(required_units(part.interval, bounds) for part in open_parts)
+
+
+def _units_to_refute(
+    parts: Sequence[Part], bounds: Sequence[float], n_intervals: int
+) -> int | None:
+    """Units with which the first of some parts would refute the claim."""
+    corrected = [bonferroni_interval(part.interval, n_intervals) for part in parts]
+    units = [required_units(interval, bounds) for interval in corrected]
+    return min((number for number in units if number is not None), default=None)
 
 
 def bonferroni_interval(interval: Interval, n_parts: int) -> Interval:

@@ -4,7 +4,7 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -12,7 +12,6 @@ import pandas as pd
 import seaborn.objects as so
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from evaluation import figures
@@ -127,7 +126,7 @@ def interval_plot(
     same_measure = len({panel.measure for panel in panels}) == 1
     figure = plt.figure(figsize=layout.figure_size)
     if not is_narrow:
-        cast(ConstrainedLayoutEngine, figure.get_layout_engine()).set(w_pad=PANEL_PADDING)
+        figure.set_layout_engine("constrained", w_pad=PANEL_PADDING)
     (
         so.Plot(
             _long_table(panels),

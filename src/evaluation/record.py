@@ -99,7 +99,7 @@ class Run:
         )
         self._requests: dict[str, str] = {}
         self._licences: set[str] = set()
-        self._withheld = False
+        self._withheld_tasks: set[str] = set()
         self._own = False
         self._opened = False
 
@@ -121,8 +121,13 @@ class Run:
         display(Markdown(text), display_id="answer", update=self._opened)
         self._opened = True
 
-    def data(self, *files: Located) -> None:
-        """Note data files. One sample file makes the whole run a SAMPLE."""
+    def data(self, *files: Located, task: str = "") -> None:
+        """Note data files. One sample file makes the whole run a SAMPLE.
+
+        Args:
+            *files: Files as `datasets.locate` finds them.
+            task: The task whose rows alone hold texts of these files; by default all rows may.
+        """
         from resources.registry import registry  # noqa: PLC0415  # pydantic over the whole registry
 
         for file in files:
@@ -135,7 +140,8 @@ class Run:
                 self._own = True
                 continue
             self._licences.add(entry.licence)
-            self._withheld = self._withheld or not entry.redistributable
+            if not entry.redistributable:
+                self._withheld_tasks.add(task or answers.ALL_TASKS)
 
     def generated_data(self, name: str, sha256: str, source: str) -> None:
         """Note data that the run generated from a seed: nobody's, free to pass on."""
@@ -498,7 +504,7 @@ class Run:
     def _save_requests(self, record: Path) -> Path:
         """Write the keys of the run's requests."""
         path = records.requests_file(record)
-        content = {"withheld": self._withheld, "requests": self._requests}
+        content = {"withheld": sorted(self._withheld_tasks), "requests": self._requests}
         records.write_whole(path, json.dumps(content))
         return path
 

@@ -8,10 +8,11 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 import pyarrow.parquet as pq
 
 from evaluation import answers, records
@@ -129,17 +130,17 @@ class _Requests:
 
     Attributes:
         steps: The step of each request, by its key.
-        withheld: Whether prompts and texts may not be passed on.
+        withheld: The tasks whose prompts and texts may not be passed on.
     """
 
     steps: Mapping[str, str]
-    withheld: bool
+    withheld: Sequence[str]
 
 
 def _read_requests(notebook: str, name: str) -> _Requests:
     path = records.requests_file(BUILD / "records" / name / f"{notebook}.json")
     if not path.is_file():
-        return _Requests({}, withheld=False)
+        return _Requests({}, withheld=())
     content = json.loads(path.read_text("utf-8"))
     return _Requests(content["requests"], content["withheld"])
 
@@ -156,12 +157,27 @@ def _keep_answers(notebook: str, name: str) -> None:
         answers.write(released, answers.read(built), licence=licence, withheld=used.withheld)
     neighbours.release(name, notebook)
     rows = requests.store(requests.working()).get(used.steps)
+    withheld_steps = _withheld_steps(answers.read(built), used) if files else set()
     _keep_adapters(rows.values())
     for path in (requests.RELEASED / folder).glob("*.parquet"):
         path.unlink()
     for step, step_rows in _rows_by_step(used, rows).items():
         path = requests.RELEASED / folder / f"{step}.parquet"
-        requests.write(path, step_rows, prompts=not used.withheld)
+        requests.write(path, step_rows, prompts=step not in withheld_steps)
+
+
+def _withheld_steps(frame: pd.DataFrame, used: _Requests) -> set[str]:
+    """The steps, by the names of their files, that asked for rows whose texts are withheld."""
+    if answers.ALL_TASKS in used.withheld:
+        return {_file_name(step) for step in used.steps.values()}
+    rows = frame[answers.are_of(frame, used.withheld)]
+    keys = {key for keys in rows.requests for key in keys}
+    return {_file_name(step) for key, step in used.steps.items() if key in keys}
+
+
+def _file_name(step: str) -> str:
+    """A step's name as that of a file."""
+    return re.sub(r"[^a-z0-9]+", "_", step.lower()).strip("_")
 
 
 def _keep_adapters(rows: Collection[requests.Row]) -> None:
@@ -180,8 +196,7 @@ def _rows_by_step(
     by_step: dict[str, list[requests.Row]] = {}
     for key, step in used.steps.items():
         if key in rows:
-            file_name = re.sub(r"[^a-z0-9]+", "_", step.lower()).strip("_")
-            by_step.setdefault(file_name, []).append(rows[key])
+            by_step.setdefault(_file_name(step), []).append(rows[key])
     return by_step
 
 
