@@ -268,7 +268,7 @@ def test_the_answer_tells_what_the_rows_hold(facts):
     assert ". m, which only picks one of them, answered 0.0 %" in text
     assert re.search(r"contradicts the graph in 100.0 % \S+ \S+ of its answers", text), text
     assert text.count("100.0 %") == 5, "both kinds of leading question are answered NO"
-    assert "no locked prompt has a suggestion" in text
+    assert "the prompt with the lock has no question that suggests anything" in text
 
 
 # ----------------------------------------------------------------------------------------------------- with the graph

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -277,7 +278,7 @@ def test_the_answer_tells_what_each_normaliser_makes_of_the_names():
     )
     text = text.replace("\N{NO-BREAK SPACE}", " ")
     assert text.startswith("Edit distance finds the right drug for 100")
-    assert "m, which writes the name as in the paper, finds it for 50.0 %" in text
+    assert "m, which writes the name from a prompt without examples, finds it for 50.0 %" in text
     assert "keeps 0.0 %" in text
 
 
@@ -387,32 +388,51 @@ def decide(run: record.Run, out: Outcomes) -> list[str]:
 @pytest.mark.parametrize(
     ("misspelt", "normalised", "correct", "verdicts"),
     [
-        (0, 9, 9, ["agrees", "agrees", "not tested"]),
-        (1, 4, 9, ["differs", "inconclusive", "not tested"]),
-        (0, 0, 9, ["agrees", "differs", "not tested"]),
-        (
-            0,
-            0,
-            0,
-            ["inconclusive", "inconclusive", "not tested"],
-        ),  # nothing is found under the right name either
+        (0, 9, 9, ["agrees", "not tested"]),
+        (1, 4, 9, ["inconclusive", "not tested"]),
+        (0, 0, 9, ["differs", "not tested"]),
+        # nothing is found under the right name either
+        (0, 0, 0, ["inconclusive", "not tested"]),
     ],
 )
 def test_claims_follow_their_rules(run, misspelt, normalised, correct, verdicts):
-    """An exact filter finds no misspelt name, so a rerun cannot test what misspelling breaks."""
+    """An exact filter finds no misspelt name, so no run can test what misspelling breaks."""
     out = page(misspelt, normalised, correct)
     out.frame["source"] = "released"
     rules.decide(run, out, CLAIMS[0])
-    assert next(c.verdict for c in run.claims if c.kind == "rescored") == verdicts[0]
-    assert decide(run, page(misspelt, normalised, correct)) == ["cannot be tested", *verdicts[1:]]
+    finding = next(c for c in run.claims if c.kind == "rescored")
+    assert (finding.verdict, finding.reason) == ("cannot be tested", "by construction")
+    assert decide(run, page(misspelt, normalised, correct)) == ["cannot be tested", *verdicts]
+
+
+@pytest.mark.parametrize(
+    ("found_by_run", "verdict"),
+    [((0, 0), "agrees"), ((9, 0), "inconclusive"), ((9, 9), "differs")],
+)
+def test_released_runs_that_disagree_about_lists_leave_the_claim_open(run, found_by_run, verdict):
+    """Format B and the graph find nothing under a misspelt name; lists find as many drugs as said."""
+    released: list[Answer] = []
+    for day, n_found in enumerate(found_by_run, start=1):
+        n_by_arm = dict.fromkeys(("correct__format_a", "correct__format_b", "correct__graphrag"), 9)
+        n_by_arm |= {"misspelt__format_a": n_found}
+        n_by_arm |= {"misspelt__format_b": 0, "misspelt__graphrag": 0}
+        for row in table5(n_by_arm, source="released"):
+            strata = {"run of": f"{day} November"}
+            released.append(replace(row, run=f"2025110{day}_120000", strata=strata))
+    rules.decide(
+        run, Outcomes([]), "pipelines_are_brittle", released_runs=Outcomes(released, draws=300)
+    )
+    finding = next(c for c in run.claims if c.kind == "rescored")
+    assert finding.verdict == verdict
+    assert "In the run of 1 November, the claim" in finding.why
 
 
 @pytest.mark.parametrize(("n_found", "verdict"), [(9, "agrees"), (7, "inconclusive")])
-def test_names_that_the_authors_prompt_answers_do_not_count_for_recovery(run, n_found, verdict):
-    """Of nine drugs, the prompt shows three. All six others, or four of them, are found."""
+def test_names_that_the_authors_prompt_answers_are_told_apart(run, n_found, verdict):
+    """Of nine drugs, the prompt shows three. All nine, or seven of them, are found."""
     out = page(0, n_found)
     is_shown = out.frame.cluster.isin(["d0", "d1", "d2"])
-    strata = [{mm.IN_AUTHORS_PROMPT: "yes" if shown else "no"} for shown in is_shown]
+    strata = [{mm.IN_AUTHORS_PROMPT: mm.IS_PROMPTED[bool(shown)]} for shown in is_shown]
     out.frame = out.frame.assign(strata=pd.Series(strata, index=out.frame.index), source="released")
     rules.decide(run, out, "normalisation_recovers")
     finding = next(finding for finding in run.claims if finding.kind == "rescored")

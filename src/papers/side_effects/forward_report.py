@@ -201,7 +201,7 @@ def sides(outcomes: Outcomes, cut: int) -> str:
         cut: The character.
 
     Returns:
-        A sentence per model, with Format B's share of the effects before it.
+        A sentence per model, with Format B's share of the effects before the character.
     """
     rows = outcomes.where(arm="format_a", gold="YES").frame
     rows = rows.assign(place=_places(rows))
@@ -213,8 +213,8 @@ def sides(outcomes: Outcomes, cut: int) -> str:
         beyond = _share_found(of_model[of_model.place > cut])
         by_format_b = _share_found(format_b.where(model=str(model)).frame)
         sentences.append(
-            f"{model} finds {before} of the effects before it, of which Format B finds "
-            f"{by_format_b}, and {beyond} of those beyond it."
+            f"{model}: Format A finds {before} of the effects before and {beyond} of those beyond "
+            f"character {cut:,}; Format B finds {by_format_b} of the effects before it."
         )
     return " ".join(sentences)
 

@@ -218,10 +218,11 @@ def answer(outcomes: Outcomes, locks: Outcomes, model: str) -> str:
         "which only picks one of them, answered "
         f"{figures.score_text(outcomes.score('exact', 'chosen'))} correctly. If a question "
         "suggests that a listed effect is not one, the model contradicts the graph in "
-        f"{leading} of its answers. {_says_no(locks)}Where the graph sets the label, the model "
-        f"contradicts the graph in {locked} of its answers. But no locked prompt has a suggestion, "
-        f"and without one the unlocked model contradicts the graph in {unlocked}, so these answers "
-        "do not show what the lock alone prevents."
+        f"{leading} of its answers. {_says_no(locks)}With a label lock, the graph sets the label "
+        "and the model writes one sentence about it; the sentence contradicts the graph in "
+        f"{locked} of the answers. But the prompt with the lock has no question that suggests "
+        "anything. Without the lock and without such a question, the model contradicts the graph "
+        f"in {unlocked}. So these answers do not show what the lock alone prevents."
     )
 
 

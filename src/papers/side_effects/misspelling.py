@@ -18,9 +18,11 @@ import yaml
 from numpy.typing import NDArray
 from rapidfuzz.distance import DamerauLevenshtein
 
+from evaluation import figures
 from evaluation.answers import Answer, make_row
+from evaluation.outcomes import Outcomes
 from papers.side_effects.corpus import Arm, Entities, Question, yes_no_answer
-from papers.side_effects.prompted_names import IN_AUTHORS_PROMPT, PROMPTED
+from papers.side_effects.prompted_names import IN_AUTHORS_PROMPT, IS_PROMPTED, PROMPTED
 from resources.settings import DATA
 
 EDITS = ("insert", "delete", "substitute", "transpose")
@@ -396,7 +398,7 @@ def read_corrections(path: Path, run: str, model: str) -> list[Answer]:
     for typed, written, right in zip(
         table.misspelled_input, table.qwen_correction, table.ground_truth, strict=True
     ):
-        is_prompted = "yes" if typed in PROMPTED else "no"
+        is_prompted = IS_PROMPTED[typed in PROMPTED]
         row = Answer(
             arm="llm",
             source="released",
@@ -411,6 +413,19 @@ def read_corrections(path: Path, run: str, model: str) -> list[Answer]:
         )
         rows.append(row)
     return rows
+
+
+def spelt_by_run(corrections: Outcomes) -> figures.Html:
+    """Tabulate the share of corrected names of each released run.
+
+    The runs are not pooled: the first received empty answers.
+    """
+    rows = []
+    for date in corrections.strata("run of"):
+        score = corrections.where(**{"run of": date}).score("spelt", "llm")
+        rows.append({"run of": date, "names corrected": figures.score_text(score)})
+    caption = "Share of the ten names corrected, by released run"
+    return figures.table(pd.DataFrame(rows), caption, sample=corrections.sample)
 
 
 def read_pairs(
@@ -460,7 +475,7 @@ def read_pairs(
                     arm=arm,
                 )
                 cluster = row.cluster if by_drug else row.unit
-                is_prompted = "yes" if drug in PROMPTED.values() else "no"
+                is_prompted = IS_PROMPTED[drug in PROMPTED.values()]
                 strata = {"run of": _words_of_time(run), IN_AUTHORS_PROMPT: is_prompted}
                 rows.append(replace(row, cluster=cluster, strata=strata))
     return rows

@@ -331,12 +331,16 @@ def answer(outcomes: Outcomes, model: str) -> str:
         model: Name of the language model.
     """
     arms = ("llm", "choice", "edits", "in_turn")
-    right = {arm: outcomes.score("right", arm) for arm in arms}
+    of_drugs = outcomes.select(outcomes.frame.gold != "")
+    right = {arm: of_drugs.score("right", arm) for arm in ("none", *arms)}
     best = max(arms, key=lambda arm: right[arm].value)
     right_names = outcomes.where(names="right names").score("right", "llm")
     return (
         f"{LABELS[best].capitalize()} finds the right drug for {figures.score_text(right[best])} "
-        f"of {right[best].n} names. {model}, which writes the name as in the paper, finds it for "
-        f"{figures.score_text(right['llm'])}. The model also changes names that were right, and "
-        f"keeps {figures.score_text(right_names)} of these."
+        f"of the {right[best].n} names that mean a drug. {model}, which writes the name from a "
+        f"prompt without examples, finds it for {figures.score_text(right['llm'])}. The typed "
+        f"names themselves are right for {figures.score_text(right['none'])}. The paper's "
+        "Qwen2.5-7B-Instruct is larger, and the released reports say that its prompt had examples. "
+        f"{model} also changes names that were right, and keeps "
+        f"{figures.score_text(right_names)} of these."
     )

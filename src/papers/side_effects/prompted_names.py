@@ -14,4 +14,5 @@ and 10e9091 of the repository of the released files. The released reports say th
 used (`use_fewshot`).
 """
 IN_AUTHORS_PROMPT: Final = "in the authors' prompt"
-"""The stratum, yes or no, of rows on such a name."""
+"""The stratum of rows on a name, whose values are those of `IS_PROMPTED`."""
+IS_PROMPTED: Final = {True: "in the prompt", False: "not in the prompt"}

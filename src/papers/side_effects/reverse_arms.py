@@ -310,7 +310,7 @@ class FormatBLlm:
         store: The sentences.
         k: Number of sentences to retrieve.
         generator: The LLM that lists.
-        chunk: Number of sentences in a prompt; the paper: 200.
+        chunk: Number of sentences in a prompt; the authors' client: 200.
     """
 
     store: TextStore

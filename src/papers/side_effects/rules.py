@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 from typing import Any, cast
 
 import numpy as np
@@ -24,11 +24,12 @@ from evaluation.outcomes import AUC, Comparison, Outcomes
 from evaluation.paired import Paired, paired_means
 from evaluation.published import Kind, Published
 from evaluation.record import Run
-from evaluation.vocabulary import Tested
+from evaluation.records import ArmValue
+from evaluation.vocabulary import TESTED, Tested
 from papers.side_effects.corpus import Question
 from papers.side_effects.data import LEAST, Knowledge, Sider, by_name, with_least
 from papers.side_effects.forward import ARMS
-from papers.side_effects.prompted_names import IN_AUTHORS_PROMPT
+from papers.side_effects.prompted_names import IN_AUTHORS_PROMPT, IS_PROMPTED
 from papers.side_effects.reverse import ABSENT, BEYOND, INSIDE, TIERS, Query, tier_of
 
 FAST = 10
@@ -41,6 +42,10 @@ NORMAL_95 = 1.96
 """Half-width of a 95 % interval, in standard errors of a normal distribution."""
 RECOVERED_ARMS = ("format_b", "graphrag")
 """The architectures of Table 5."""
+OPEN_BOOK_ARMS = ("format_a", *RECOVERED_ARMS)
+"""The architectures with retrieval."""
+MOST_RECOVERED = 2 / 3
+"""The share of F1 that half of the names give, where nothing is found under the other half."""
 
 
 def model_difference_small(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401  # other rules' facts
@@ -100,10 +105,19 @@ ALIKE = 0.98
 """Above this share of pairs alike, the model only words: the two points of the ceiling."""
 SUBSTANTIAL = 0.5
 """GraphRAG removes more than this share of text's errors: this project's "substantially"."""
+FAR = 0.1
+"""The gain in accuracy that "far", "much" and "substantially" ask for in this book: ten points."""
 FEWEST_REMOVED = -1.0
-"""A lower end below this, twice text's errors, is written as this."""
-CLIPPED = " A lower limit of \N{MINUS SIGN}100.0 % is clipped: it lies there or below."
+"""A lower end below this, twice text's errors, is written as this; it says nothing."""
 TEXT_FORMATS = ("format_a", "format_b")
+AUTHORS_CLOSED_BOOK = ("authors_query", "authors_batch")
+"""The closed book with the authors' prompts, for one question and for a batch."""
+HOLDS: Mapping[Tested, str] = {
+    "agrees": "holds",
+    "differs": "does not hold",
+    "inconclusive": "is open",
+}
+"""What a reading says of a claim, in words that fit either question about it."""
 AUC_MEASURE = "p_yes"
 """Ranks the pairs of an arm; `outcomes.AUC` is its area under the curve."""
 
@@ -127,7 +141,8 @@ def filter_decides(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401  #
     for (model, arm), of_arm in rows.groupby(["model", "arm"], sort=False):
         label = f"{outcomes.label(str(arm))} with {model}: answers that repeat the stated fact"
         parts.append(_part_alike(of_arm, label, outcomes.draws))
-    return _decide_parts(parts, ALIKE)
+    decision = _decide_parts(parts, ALIKE)
+    return replace(decision, why=f"With the prompts of the paper's text: {decision.why}")
 
 
 def _decide_alike(outcomes: Outcomes, rows: pd.DataFrame) -> Decision:
@@ -162,43 +177,140 @@ def _decide_parts(parts: Sequence[Part], bound: float) -> Decision:
     return decisions.decide_by_intervals(parts, (bound,), why=f"{'; '.join(texts)}.")
 
 
-def graphrag_removes_errors(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
-    """Decide whether GraphRAG removes most errors of either text format (Introduction).
+def retrieval_beats_closed_book(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Decide whether each architecture with retrieval is far more accurate (first key finding).
 
-    A margin in points would ask for more than the errors that text retrieval leaves. In a rerun
-    the answers to the authors' prompts decide, in which the model reads the texts itself.
+    A rerun has answers to two sets of prompts. Where these disagree, the claim stays open.
     """
-    is_released = bool((outcomes.frame.source == "released").all())
-    prefix = "" if is_released else "authors_"
-    arms = [f"{prefix}{arm}" for arm in ("graphrag", *TEXT_FORMATS)]
-    graph, *texts = arms
+    by_text = _decide_gains(outcomes, WITH_RETRIEVAL, ["closed_book"])
+    authors_arms = [f"authors_{arm}" for arm in WITH_RETRIEVAL]
+    if by_text.verdict not in TESTED or not set(authors_arms) & set(outcomes.arms):
+        return by_text
+    by_authors = _decide_gains(outcomes, authors_arms, AUTHORS_CLOSED_BOOK)
+    readings = {
+        "With the prompts of the paper's text": by_text,
+        "With the authors' released prompts": by_authors,
+    }
+    return _join_readings(readings)
+
+
+def _decide_gains(outcomes: Outcomes, first: Sequence[str], than: Sequence[str]) -> Decision:
+    """Decide whether some arms are more accurate than others by more than `FAR`, each model."""
+    arms = [*first, *than]
     missing = [arm for arm in arms if arm not in outcomes.arms]
     if missing:
         names = ", ".join(map(outcomes.label, missing))
         return Decision("not tested", f"{names}: no answers.", reason="no answers")
+    rows = outcomes.where(arm=arms)
+    comparisons = rows.compare(list(product(first, than)), "accuracy", within="model")
+    n_clusters = rows.frame.cluster.nunique()
+    why = f"{'; '.join(_gain_in_words(rows, comparison) for comparison in comparisons)}."
+    if not decisions.enough_clusters(n_clusters, len(comparisons)):
+        return decisions.too_few_clusters(n_clusters, why)
+    parts = [_part_of_gain(rows, comparison) for comparison in comparisons]
+    largest_p = max(comparison.p for comparison in comparisons)
+    return decisions.decide_by_intervals(parts, (FAR,), why=why, p=largest_p)
+
+
+def _part_of_gain(outcomes: Outcomes, comparison: Comparison) -> Part:
+    names = [outcomes.label(arm) for arm in (comparison.first, comparison.second)]
+    arms = []
+    for name, score in zip(names, comparison.scores, strict=True):
+        arms.append(ArmValue(label=name, value=score.value))
+    label = f"{' minus '.join(names)}, accuracy, {comparison.model}"
+    criterion = partial(decisions.better, p=comparison.p, margin=FAR)
+    return Part(comparison.test, criterion, label, bound=FAR, arms=tuple(arms))
+
+
+def _gain_in_words(outcomes: Outcomes, comparison: Comparison) -> str:
+    first, second = map(figures.score_text, comparison.scores)
+    return (
+        f"{outcomes.label(comparison.first)} {first}, {outcomes.label(comparison.second)} {second} "
+        f"with {comparison.model}; difference in accuracy {figures.points(comparison.test)} "
+        f"points, {figures.p_words(comparison.p)}, n = {comparison.test.n:,}"
+    )
+
+
+def _join_readings(readings: Mapping[str, Decision]) -> Decision:
+    """Give the verdict of several fair readings of a claim, which stays open where they disagree.
+
+    Args:
+        readings: The decision by the name of its reading, which begins a sentence.
+    """
+    parts = list(readings.values())
+    untested = [decision for decision in parts if decision.verdict not in TESTED]
+    if untested:
+        return untested[0]
+    texts = []
+    for name, decision in readings.items():
+        texts.append(f"{name}, the claim {HOLDS[cast(Tested, decision.verdict)]}: {decision.why}")
+    verdicts = {decision.verdict for decision in parts}
+    verdict = verdicts.pop() if len(verdicts) == 1 else "inconclusive"
+    p_values = [decision.p for decision in parts if decision.p is not None]
+    estimates = tuple(chain.from_iterable(decision.estimates for decision in parts))
+    # the readings have bounds of their own, from which no one number of units follows
+    return Decision(verdict, " ".join(texts), max(p_values, default=None), estimates=estimates)
+
+
+def graphrag_far_above_text(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Decide whether GraphRAG substantially outperforms either text format (Introduction).
+
+    Two fair readings decide together: the lead in points, and the share of text's errors that the
+    graph removes. In a rerun the answers to the authors' prompts decide, in which the model reads
+    the texts itself.
+    """
+    is_released = bool((outcomes.frame.source == "released").all())
+    prefix = "" if is_released else "authors_"
+    graph, *texts = [f"{prefix}{arm}" for arm in ("graphrag", *TEXT_FORMATS)]
+    in_points = _decide_gains(outcomes, [graph], texts)
+    if in_points.verdict not in TESTED:
+        return in_points
+    readings = {
+        "By a lead of more than ten points": in_points,
+        "By more than half of text's errors removed": _decide_errors(outcomes, graph, texts),
+    }
+    return _join_readings(readings)
+
+
+def _decide_errors(outcomes: Outcomes, graph: str, texts: Sequence[str]) -> Decision:
+    """Decide whether the graph removes more than `SUBSTANTIAL` of the errors of each text arm."""
     parts = []
-    for model in outcomes.where(arm=arms).frame.model.unique():
+    sentences = []
+    for model in outcomes.where(arm=[graph, *texts]).frame.model.unique():
         by_model = outcomes.where(model=str(model))
         for text in texts:
-            share = _errors_removed(by_model, graph, text)
-            if share is None:
+            removed = _errors_removed(by_model, graph, text)
+            if removed is None:
                 why = f"{outcomes.label(text)} with {model} has no error to remove."
                 return Decision("not tested", why, reason="too few")
             label = f"errors of {outcomes.label(text)} with {model} that the graph removes"
             criterion = partial(decisions.above, bound=SUBSTANTIAL)
-            parts.append(Part(share, criterion, label, bound=SUBSTANTIAL))
-    decision = _decide_parts(parts, SUBSTANTIAL)
-    # the limits of two shares do not shrink as those of one mean, from which units are computed
-    return replace(decision, why=decision.why + _clipped_text(parts), needed=None)
+            parts.append(Part(removed.share, criterion, label, bound=SUBSTANTIAL))
+            sentences.append(removed.in_words(f"{outcomes.label(text)}, {model}"))
+    return decisions.decide_by_intervals(parts, (SUBSTANTIAL,), why=" ".join(sentences))
 
 
-def _clipped_text(parts: Sequence[Part]) -> str:
-    """Say of a lower limit of `FEWEST_REMOVED` that it is clipped."""
-    is_clipped = any(part.interval.low == FEWEST_REMOVED for part in parts)
-    return CLIPPED if is_clipped else ""
+@dataclass(frozen=True)
+class _ErrorsRemoved:
+    """The share of text's errors that the graph removes, and how many errors there are."""
+
+    share: Score
+    n_errors: int
+
+    def in_words(self, text: str) -> str:
+        """Write the share in a sentence; ``text`` names the text arm."""
+        n = self.share.n
+        if self.share.low > FEWEST_REMOVED:
+            share = figures.score_text(self.share)
+            return f"The graph removes {share} of the errors of {text} (n = {n:,})."
+        return (
+            f"The graph removes {figures.number(self.share.value)} of the errors of {text}, but "
+            f"the interval is uninformative: there are too few errors ({self.n_errors} of {n:,} "
+            "pairs)."
+        )
 
 
-def _errors_removed(outcomes: Outcomes, graph: str, text: str) -> Score | None:
+def _errors_removed(outcomes: Outcomes, graph: str, text: str) -> _ErrorsRemoved | None:
     """Return the share of text's errors that the graph removes, on pairs that both answered.
 
     Where the graph has no error, every draw would give 1; the lower end is then that of the
@@ -211,17 +323,20 @@ def _errors_removed(outcomes: Outcomes, graph: str, text: str) -> Score | None:
     is_wrong = (rows.predicted == "YES") != (rows.gold == "YES")
     rows = rows.assign(wrong=is_wrong.astype(float))
     wrong = rows.pivot_table("wrong", ["unit", "cluster"], "arm").dropna()
-    if not wrong[text].any():
+    n_errors = int(wrong[text].sum())
+    if not n_errors:
         return None
     drugs = wrong.index.get_level_values("cluster").to_numpy()
     if wrong[graph].any():
         removed = wrong[text] - wrong[graph]
-        return ratio(removed, wrong[text], clusters=drugs, draws=outcomes.draws)
+        share = ratio(removed, wrong[text], clusters=drugs, draws=outcomes.draws)
+        return _ErrorsRemoved(share, n_errors)
     ones = np.ones(len(wrong))
     most_left = ratio(wrong[graph], ones, clusters=drugs, draws=outcomes.draws).high
     least_wrong = ratio(wrong[text], ones, clusters=drugs, draws=outcomes.draws).low
     low = 1 - most_left / least_wrong if least_wrong else FEWEST_REMOVED
-    return Score(1.0, len(wrong), max(FEWEST_REMOVED, low), 1.0)
+    share = Score(1.0, len(wrong), max(FEWEST_REMOVED, low), 1.0)
+    return _ErrorsRemoved(share, n_errors)
 
 
 def authors_pairs_beat_lists(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
@@ -509,6 +624,34 @@ def benchmark_labels_hold(
     return Decision(decisions.exactly(unsupported + contradicted == 0), why)
 
 
+ENCODER_TOKENS = 8192
+"""The most tokens that the paper's encoder, text-embedding-ada-002, reads (Results)."""
+MOST_TOKENS = 3326
+"""Tokens of the longest Format A document, pregabalin's.
+
+Counted once with cl100k_base, the encoder's tokenizer, by tiktoken 0.14.0.
+"""
+COUNTED_SHA256 = "c56e91766b08f18af94ee965f06e77dde9ae018518a0e6dd32b168aefa0eea25"
+"""The file of Format A whose tokens were counted."""
+
+
+def lists_fit_the_encoder(
+    _: Outcomes,
+    *,
+    lists_sha256: str,
+    **__: Any,  # noqa: ANN401
+) -> Decision:
+    """Decide whether the encoder's limit suffices for the longest Format A document (Results)."""
+    if lists_sha256 != COUNTED_SHA256:
+        why = "The documents are not those whose tokens were counted."
+        return Decision("not tested", why, reason="published, not fetched")
+    why = (
+        f"The longest document has {MOST_TOKENS:,} tokens of cl100k_base, the encoder's "
+        f"tokenizer; the encoder reads {ENCODER_TOKENS:,}."
+    )
+    return Decision(decisions.exactly(MOST_TOKENS <= ENCODER_TOKENS), why)
+
+
 def lists_exceed_10000_characters(
     _: Outcomes,
     *,
@@ -687,42 +830,109 @@ class _WindowHits:
         return cls(sides[INSIDE], sides[BEYOND], sides[ABSENT])
 
 
+MOST_DRUGS = 0.5
+"""Fewer than this share of the drugs is this project's reading of "under-retrieves"."""
+
+
+def lists_under_retrieve(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Decide whether Format A finds fewer than half of the drugs (Results, third key finding).
+
+    Where the prompt shows the effect of fewer than that, a perfect reader would fail too.
+    """
+    rows = outcomes.where(arm="format_a")
+    if rows.frame.empty:
+        return Decision("not tested", "Format A has no answers.", reason="no answers")
+    forced = _forced_by_window(rows)
+    if forced is not None:
+        return forced
+    recall = rows.score("recall", "format_a")
+    label = f"Recall of {outcomes.label('format_a')}"
+    n_queries = len(rows.frame)
+    why = f"{label} {figures.score_text(recall)}, n = {n_queries:,}."
+    if not decisions.enough_clusters(n_queries):
+        return decisions.too_few_clusters(n_queries, why)
+    part = Part(recall, partial(decisions.below, bound=MOST_DRUGS), label, bound=MOST_DRUGS)
+    return decisions.decide_by_intervals([part], (MOST_DRUGS,), why=why)
+
+
+def _forced_by_window(rows: Outcomes) -> Decision | None:
+    """Say that the prompt shows the effect of too few drugs for any reader to find half of them.
+
+    Args:
+        rows: The answers of Format A. Released ones do not say what the prompt shows.
+
+    Returns:
+        The decision; None if the prompt shows enough, or if the rows do not say.
+    """
+    queries = [_WindowHits.of_items(items) for items in rows.frame["items"]]
+    n_shown = np.array([len(query.within) for query in queries])
+    n_hidden = np.array([len(query.not_shown) for query in queries])
+    n_relevant = n_shown + n_hidden
+    if not n_relevant.all():
+        return None
+    found_at_most = ratio(n_shown / n_relevant, np.ones(len(queries)), draws=rows.draws)
+    if found_at_most.high >= MOST_DRUGS:
+        return None
+    n_absent = np.array([len(query.absent) for query in queries])
+    listed = float(np.mean(1 - n_absent / n_relevant))
+    recall = figures.score_text(rows.score("recall", "format_a"))
+    why = (
+        f"The prompt of this run shows the effect for {n_shown.sum():,} of {n_relevant.sum():,} "
+        f"relevant drugs; {n_absent.sum():,} have no list in it. Its size and the length shown of "
+        "each list are settings of this run. A perfect reader would find "
+        f"{figures.score_text(found_at_most)} of the drugs of a query, and one that names every "
+        f"drug with a list in the prompt {figures.number(listed)}; the model found {recall}. "
+        f"{_returned_in_words(queries)}"
+    )
+    return Decision("cannot be tested", why, reason="by construction")
+
+
 def lists_fail_by_window(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     """Decide whether Format A misses drugs because the prompt does not show their effect.
 
-    It must return drugs whose effect the prompt shows more often than others, and most drugs that
-    it misses, of those whose list is in the prompt, must have their effect after the cut. A query
-    is one effect: letter and size are the same on both sides (Results, third key finding).
+    It must return drugs whose effect the prompt shows more often than others, and the prompt must
+    not show the effect of most drugs that it misses. A query is one effect: letter and size are the
+    same on both sides (Results, third key finding). Where a prompt shows few effects at all, no
+    answer could contradict the claim.
     """
-    rows = outcomes.where(arm="format_a").frame
-    queries = [_WindowHits.of_items(items) for items in rows["items"]]
-    shown = list(chain.from_iterable(query.within for query in queries))
-    not_shown = list(chain.from_iterable(query.not_shown for query in queries))
+    rows = outcomes.where(arm="format_a")
+    if rows.frame.empty:
+        return Decision("not tested", "Format A has no answers.", reason="no answers")
+    queries = [_WindowHits.of_items(items) for items in rows.frame["items"]]
     both = [query for query in queries if query.has_both]
-    why = (
-        "Returned, all queries pooled, by whether the prompt shows the effect: "
-        f"{_share_in_words(shown, 'shown')} and {_share_in_words(not_shown, 'not shown')}; "
-        f"{len(both)} of {len(rows)} queries have both."
-    )
-    cut = _missed_beyond_the_cut(queries, outcomes.draws)
+    forced = _forced_by_window(rows)
+    if forced is not None:
+        return forced
+    why = f"{_returned_in_words(queries)} {len(both)} of {len(queries)} queries have both."
+    missed = _missed_unseen(queries, outcomes.draws)
     if len(both) < MIN_QUERIES:
         return Decision("not tested", f"{why} A test needs {MIN_QUERIES}.", reason="too few")
-    if cut is None:
-        return Decision("inconclusive", f"{why} No drug is missed whose list is in the prompt.")
+    if missed is None:
+        return Decision("inconclusive", f"{why} No drug is missed.")
     test = _gain_within(both, outcomes.draws)
     why += (
         f" Shown minus not shown, mean over these {len(both)} queries: {figures.points(test)} "
-        f"points, {figures.p_words(test.p)}. {_missed_in_words(queries)} Of the missed drugs whose "
-        f"list is in the prompt, pooled, the effect is after the cut in {figures.score_text(cut)}."
+        f"points, {figures.p_words(test.p)}. {_missed_in_words(queries)} Of the missed drugs, "
+        f"pooled, the prompt does not show the effect for {figures.score_text(missed)}."
     )
     gain = partial(decisions.better, p=test.p)
     parts = [
         Part(test, gain, "shown minus not shown, returned", bound=0.0),
-        Part(cut, partial(decisions.above, bound=0.5), "missed, after the cut", bound=0.5),
+        Part(missed, partial(decisions.above, bound=0.5), "missed, effect not shown", bound=0.5),
     ]
     decision = decisions.decide_by_intervals(parts, (0.0, 0.5), why=why, p=test.p)
     # the two parts have bounds of their own, from which no one number of queries follows
     return replace(decision, needed=None)
+
+
+def _returned_in_words(queries: Sequence[_WindowHits]) -> str:
+    """Say how many relevant drugs are returned, by whether the prompt shows the effect."""
+    shown = list(chain.from_iterable(query.within for query in queries))
+    not_shown = list(chain.from_iterable(query.not_shown for query in queries))
+    return (
+        "Returned, all queries pooled, by whether the prompt shows the effect: "
+        f"{_share_in_words(shown, 'shown')} and {_share_in_words(not_shown, 'not shown')}."
+    )
 
 
 def _gain_within(queries: Sequence[_WindowHits], draws: int) -> Paired:
@@ -732,14 +942,14 @@ def _gain_within(queries: Sequence[_WindowHits], draws: int) -> Paired:
     return paired_means(within, not_shown, draws=draws)
 
 
-def _missed_beyond_the_cut(queries: Sequence[_WindowHits], draws: int) -> Score | None:
-    """Return the share of missed drugs in the prompt whose effect is cut off; None if none is."""
-    n_beyond = np.array([query.beyond.count(False) for query in queries])
+def _missed_unseen(queries: Sequence[_WindowHits], draws: int) -> Score | None:
+    """Return the share of missed drugs whose effect the prompt hides; None if none is missed."""
+    n_hidden = np.array([query.not_shown.count(False) for query in queries])
     n_within = np.array([query.within.count(False) for query in queries])
-    n_missed = n_beyond + n_within
+    n_missed = n_hidden + n_within
     if not n_missed.sum():
         return None
-    return ratio(n_beyond, n_missed, clusters=np.arange(len(queries)), draws=draws)
+    return ratio(n_hidden, n_missed, clusters=np.arange(len(queries)), draws=draws)
 
 
 def _missed_in_words(queries: Sequence[_WindowHits]) -> str:
@@ -800,31 +1010,93 @@ def _f1_sums(outcomes: Outcomes, arm: str) -> NDArray[np.float64]:
 
 
 def normalisation_recovers(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
-    """Decide whether a corrected name recovers over half of F1 (Table 5).
+    """Decide whether a corrected name recovers over two thirds of F1 (Table 5).
 
-    The authors' prompt shows three of the names with their answers, so their released run must
-    recover that much without these three as well. This project's prompt shows none.
+    The authors' prompt shows three of the names with their answers. What their released run
+    recovers without these three is told beside it; so few drugs could decide nothing.
     """
     if not {f"normalised.{arm}" for arm in RECOVERED_ARMS} <= set(outcomes.arms):
         why = "There are no answers with corrected names."
         return Decision("not tested", why, reason="no answers")
-    names = {"all names": outcomes}
+    shares = {arm: recovered(outcomes, arm) for arm in RECOVERED_ARMS}
+    why = f"Recovered share of F1, intervals over drugs: {_recovered_in_words(outcomes, shares)}."
     if (outcomes.frame.source == "released").all():
-        names["names not in the authors' prompt"] = outcomes.where(**{IN_AUTHORS_PROMPT: "no"})
+        not_prompted = outcomes.where(**{IN_AUTHORS_PROMPT: IS_PROMPTED[False]})
+        others = {arm: recovered(not_prompted, arm) for arm in RECOVERED_ARMS}
+        why += (
+            " Without the drugs whose misspelt names the authors' prompt shows with their answers: "
+            f"{_recovered_in_words(not_prompted, others)}."
+        )
+    parts = []
+    for arm, share in shares.items():
+        if share is None:
+            return Decision("inconclusive", why)
+        criterion = partial(decisions.above, bound=MOST_RECOVERED)
+        parts.append(Part(share, criterion, figures.ARMS[arm][0], bound=MOST_RECOVERED))
+    return decisions.decide_by_intervals(parts, (MOST_RECOVERED,), why=why)
+
+
+def _recovered_in_words(outcomes: Outcomes, shares: Mapping[str, Score | None]) -> str:
+    """Write the recovered share of F1 of each architecture."""
+    texts = []
+    for arm, share in shares.items():
+        n_drugs = outcomes.where(arm=f"correct.{arm}").frame.cluster.nunique()
+        texts.append(f"{figures.ARMS[arm][0]} {figures.score_text(share)}, {n_drugs} drugs")
+    return "; ".join(texts)
+
+
+def pipelines_are_brittle(
+    _: Outcomes,
+    *,
+    released_runs: Outcomes | None = None,
+    **__: Any,  # noqa: ANN401
+) -> Decision:
+    """Decide whether a misspelt name costs each open-book pipeline most of its F1 (Results).
+
+    Table 5 omits lists (Format A). Where the released runs disagree on them, the claim stays open.
+
+    Args:
+        released_runs: The released answers of all runs.
+    """
+    lists = "misspelt.format_a"
+    if released_runs is None or lists not in released_runs.arms:
+        why = "The released runs were not fetched."
+        return Decision("not tested", why, reason="published, not fetched")
+    readings = {}
+    for run in sorted(released_runs.where(arm=lists).frame.run.unique()):
+        of_run = released_runs.where(run=str(run))
+        (date,) = of_run.strata("run of")
+        readings[f"In the run of {date}"] = _decide_losses(of_run)
+    return _join_readings(readings)
+
+
+def _alike_clustered(outcomes: Outcomes, arm: str) -> Outcomes:
+    """Return the rows of an arm with right and misspelt names, both clustered alike.
+
+    The released counts show which drugs were found under some conditions alone; where the two
+    differ in that, each question is a cluster of its own.
+    """
+    conditions = [f"correct.{arm}", f"misspelt.{arm}"]
+    rows = outcomes.where(arm=conditions)
+    n_clusters = rows.frame.groupby("arm", observed=True).cluster.nunique()
+    if n_clusters.nunique() == 1:
+        return rows
+    by_question = rows.frame.assign(cluster=rows.frame.unit)
+    return Outcomes(by_question, draws=outcomes.draws)
+
+
+def _decide_losses(outcomes: Outcomes) -> Decision:
+    """Decide whether each pipeline keeps less than half of its F1 under misspelt names."""
     parts = []
     texts = []
-    for which, rows in names.items():
-        for arm in RECOVERED_ARMS:
-            share = recovered(rows, arm)
-            n_drugs = rows.where(arm=f"correct.{arm}").frame.cluster.nunique()
-            label = f"{which}, {figures.ARMS[arm][0]}"
-            texts.append(f"{label} {figures.score_text(share)}, {n_drugs} drugs")
-            if share is not None:
-                parts.append(Part(share, partial(decisions.above, bound=0.5), label, bound=0.5))
-    why = f"Recovered share of F1, intervals over drugs: {'; '.join(texts)}."
-    if len(parts) < len(texts):
-        return Decision("inconclusive", why)
-    return decisions.decide_by_intervals(parts, (0.5,), why=why)
+    for arm in OPEN_BOOK_ARMS:
+        share = recovered(_alike_clustered(outcomes, arm), arm, "misspelt")
+        label = f"F1 of {figures.ARMS[arm][0]} with misspelt names, relative to right ones"
+        if share is None:
+            return Decision("not tested", f"{label}: no F1.", reason="too few")
+        parts.append(Part(share, partial(decisions.below, bound=0.5), label, bound=0.5))
+        texts.append(f"{figures.ARMS[arm][0]} keeps {figures.score_text(share)} of its F1")
+    return decisions.decide_by_intervals(parts, (0.5,), why=f"{'; '.join(texts)}.")
 
 
 def report_shares(
