@@ -1099,7 +1099,8 @@ def test_what_the_runs_cost_is_counted_from_their_records(project: Project) -> N
     assert "3,200" in row
     assert "|13,056|" in row, "163,200 tokens in 12.5 s"
     assert re.search(r"\|1[23] s\|", row), "of answers; the fixture does nothing else"
-    assert "|16 s|" in row, "163,200 tokens at 10,000 a second"
+    assert "|65 s|" in row, "163,200 tokens at 2,500 a second"
+    assert "|0.03 dollars|" in row, "at 0.15 and 0.60 dollars a million"
 
 
 @pytest.mark.book
