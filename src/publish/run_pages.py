@@ -291,7 +291,7 @@ class RunPages:
                         "What differed": ran["notes"] or "nothing",
                     }
                 )
-        return table(rows, "Chapters of the smoke profile that ran with servers of others")
+        return table(rows, "Chapters of the smoke profile that ran with third-party servers")
 
     def file(self, path: str) -> str:
         """A file of the project, to be shown in a block of code."""
