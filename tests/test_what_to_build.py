@@ -19,8 +19,9 @@ from helpers.requests import Row, Store, plain, request_key
 from papers.across_papers.methods import RunAnswers, Task, compare_methods, tasks
 from papers.across_papers.what_to_build import Advice
 from publish import freshness, viewer
+from publish.chapter_answers import ChapterAnswers
 from publish.chapters import Chapter
-from publish.pages import ChapterAnswers, Pages
+from publish.pages import Pages
 from publish.run_pages import audit_chapter
 from resources.settings import NOTEBOOKS
 

@@ -3,9 +3,10 @@
 "use strict";
 
 (() => {
-  const FILTERS = ["Table", "Rescored", "Rerun", "Published evidence"];
+  const FILTERS = ["Table", "Rescored", "Rerun", "Paper's system: published evidence", "Paper's system: rerun", "Here"];
   // rows that a scoreboard shows at first; a table with more than LONG shows FEW, for what follows it would be far away
-  const FIRST = 40;
+  const PHONE = matchMedia("(max-width: 640px)").matches;
+  const FIRST = PHONE ? 10 : 40;
   const LONG = 24;
   const FEW = 12;
 
@@ -138,10 +139,21 @@
     if (rows.length > LONG) fold(table, FEW, () => [...rows]);
   });
 
+  // a card does not say what it has not
+  document.querySelectorAll("table.rag-table td").forEach((cell) => {
+    if (cell.textContent.trim() === "\u2013") cell.classList.add("rag-none");
+  });
+
+  // what two arms differ by stands in the last columns, which a phone would not show
+  const compares = (table) => {
+    const words = [...table.tHead.rows[0].cells].map((cell) => cell.textContent.trim().toLowerCase());
+    return words.some((word) => word.startsWith("difference")) && words.some((word) => /^p\b/.test(word));
+  };
+
   // on a phone a sentence in the third column has three words a line, or is out of sight
   const SENTENCE = 60;
   const wordy = ({ cells }) => cells.length > 2 && [...cells].slice(1).some((cell) => cell.textContent.length > SENTENCE);
   document.querySelectorAll("table.rag-table").forEach((table) => {
-    if ([...table.tBodies[0].rows].some(wordy)) table.classList.add("rag-cards");
+    if (compares(table) || [...table.tBodies[0].rows].some(wordy)) table.classList.add("rag-cards");
   });
 })();

@@ -17,6 +17,7 @@
   const EMPTY = { of: "", repeat: 0, said: null, thought: "", read: null, score: null, mark: "", flags: [], measures: [], found: [], asked: [] };
   // what stands where a licence forbids passing on the text; the question's id tells it from the others
   const WITHHELD = "[text withheld by its licence]";
+  const readable = ({ question }) => question !== WITHHELD;
   const title = ({ question, name }) => (question === WITHHELD ? `${name} (text withheld)` : question || name);
   const counted = (number) => number.toLocaleString("en");
   const experiments = [];
@@ -56,7 +57,7 @@
           name: id,
           question: asked,
           part,
-          text: `${id} ${asked} ${strata}`.toLowerCase(),
+          text: `${id} ${asked} ${strata} ${task}`.toLowerCase(),
           rows: by.map(([arm, model], at) => ({
             arm: names[arm], model: models[model] ?? "", score: scores[at], unparsed: unparsed.includes(at) })),
         };
@@ -141,17 +142,23 @@
     make("div", { class: "rag-turn" }, make("span", { class: "rag-role" }, role), make("pre", {}, text))));
   const folded = (title, ...children) => make("details", {}, make("summary", {}, title), ...children);
 
+  // what is known of a question or an answer: pairs of a word and its meaning; an empty one is left out
+  const facts = (pairs) => make("dl", { class: "rag-facts" }, ...pairs.filter(([, value]) => value).flatMap(([name, value]) =>
+    [make("dt", {}, name), make("dd", {}, value)]));
+  const FLAGS = { cut: "cut at the token limit", overflow: "prompt too long", unparsed: "could not be read" };
+  const answerFacts = (row) => [["Model", row.model], ["Judges", row.of], ["Repeat", row.repeat || ""],
+    ["Reply", row.flags.map((flag) => FLAGS[flag] ?? flag).join(", ")], ["Measures", row.measures.join(", ")]];
+
   const detail = (unit, wanted) => {
     const arms = wanted.experiment.arms;
-    const strata = Object.entries(unit.strata).map(([name, value]) => `${name}: ${value}`).join("; ");
     return make("article", { class: "rag-question", "aria-label": "Question", tabindex: "-1" },
       make("h2", {}, title({ question: unit.question, name: unit.id })),
-      make("p", { class: "rag-run" }, [unit.id, unit.task, unit.split, strata].filter(Boolean).join(" · ")),
-      make("p", {}, "True answer: ", make("strong", {}, unit.gold ?? (unit.question === WITHHELD ? "withheld by its licence" : "see the measures"))),
+      facts([["True answer", make("strong", {}, unit.gold ?? (readable(unit) ? "see the measures" : "withheld by its licence"))],
+        ["Question", unit.id], ["Task", unit.task], ["Rows", unit.split === "test" ? "" : unit.split],
+        ...Object.entries(unit.strata).map(([name, value]) => [name[0].toUpperCase() + name.slice(1), value])]),
       make("div", { class: "rag-side-by-side" }, ...mine(unit, wanted).map((row) => make("section", { class: "rag-answered" },
         make("h3", {}, arms[row.arm] ?? row.arm, " ", mark(row)),
-        make("p", { class: "rag-run" }, [row.model, row.of && `judges ${row.of}`, row.repeat ? `repeat ${row.repeat}` : "",
-          ...row.flags, ...row.measures].filter(Boolean).join(" · ")),
+        facts(answerFacts(row)),
         row.thought ? folded("Thought", make("pre", {}, row.thought)) : null,
         row.said === null ? null : make("pre", {}, row.said),
         row.read === null || row.read === row.said ? null : make("p", {}, `Read as: ${row.read}`),
@@ -164,9 +171,27 @@
   const choice = (label, name, options, value) => make("label", {}, label, make("select",
     { name, onchange: (event) => { location.hash = address({ [name]: event.target.value, unit: "" }); } },
     ...options.map(([key, text]) => make("option", { value: key, selected: key === value }, text))));
+  // of the filters that select nothing together, those that can be lifted to see something
+  const lifted = (units, wanted) => {
+    const { arms } = wanted.experiment;
+    const said = { show: `Show: ${SHOW[wanted.show]}`, text: `Contains: ${wanted.text}`, model: `Model: ${wanted.model}`,
+      against: `Beside: ${arms[wanted.against] ?? wanted.against}`, arm: `Arm: ${arms[wanted.arm] ?? wanted.arm}` };
+    const without = { show: { show: "all" }, text: { text: "" }, model: { model: "" }, against: { against: "" }, arm: { arm: "", against: "" } };
+    const set = Object.keys(said).filter((name) => (name === "show" ? wanted.show !== "all" : wanted[name]));
+    const counts = set.map((name) => [name, units.filter((unit) => matches(unit, { ...wanted, ...without[name] })).length]);
+    const helpful = counts.filter(([, count]) => count);
+    const all = { arm: "", against: "", model: "", text: "", show: "all" };
+    return make("div", { class: "rag-nothing" }, make("p", {}, "No question matches all filters."),
+      make("ul", {}, ...helpful.map(([name, count]) => make("li", {},
+        make("a", { href: address({ ...without[name], unit: "" }) }, `Lift “${said[name]}”`), `: ${counted(count)} questions`)),
+      helpful.length ? null : make("li", {}, make("a", { href: address({ ...all, unit: "" }) }, "Lift all filters"))));
+  };
   const papers = () => [...new Set(experiments.map((experiment) => experiment.paper))];
 
   let first = true;
+  // on a phone the filters are folded until they are asked for
+  const narrow = () => innerWidth <= 640;
+  const open = { filters: false };
   const draw = async () => {
     const wanted = state();
     const { experiment } = wanted;
@@ -181,6 +206,9 @@
       Object.assign(wanted, { show: "all", model: "" });
       found = units.filter((unit) => matches(unit, wanted));
     }
+    // what can be read goes first
+    const legible = found.filter(readable);
+    if (legible.length < found.length) found = [...legible, ...found.filter((unit) => !readable(unit))];
     const chosen = units.find((unit) => unit.id === wanted.unit) ?? found[0];
     const part = chosen && await loaded(`${experiment.name}-${chosen.part}`, parts);
     const focus = document.activeElement?.getAttribute("name");
@@ -189,7 +217,10 @@
     const at = Math.max(0, found.indexOf(chosen));
     const start = Math.floor(at / PAGE) * PAGE;
     const link = (unit, text, attributes = {}) => make("a", { href: address({ unit: unit.id }), ...attributes }, text);
-    root.replaceChildren(
+    const active = [`chapter ${experiment.name.slice(0, 2)}`, experiment.arms[wanted.arm], experiment.arms[wanted.against], wanted.model,
+      SHOW[wanted.show], wanted.text].filter(Boolean).join(", ");
+    const filters = make("details", { class: "rag-filters", open: narrow() ? open.filters : true,
+      ontoggle: (event) => { open.filters = event.target.open; } }, make("summary", {}, `Filters: ${active}`),
       make("form", { class: "rag-tools", role: "search", "aria-label": "Filter answers", onsubmit: (event) => event.preventDefault() },
         make("label", {}, "Paper", make("select", { name: "paper",
           onchange: (event) => { location.hash = address({ nb: experiments.find(({ paper }) => paper === event.target.value).name }); } },
@@ -200,16 +231,21 @@
         wanted.arm && choice("Beside", "against", [["", "none"], ...Object.entries(experiment.arms)], wanted.against),
         ...(experiment.models.length > 1 ? [choice("Model", "model", [["", "all"], ...experiment.models.map((m) => [m, m])], wanted.model)] : []),
         choice("Show", "show", Object.entries(SHOW), wanted.show),
-        make("label", {}, "Contains", search),
-        make("output", {}, `${counted(found.length)} of ${counted(units.length)} questions`)),
+        make("label", {}, "Contains", search)));
+    const partly = legible.length < found.length ? `, ${counted(legible.length)} of ${counted(found.length)} readable` : "";
+    const kind = wanted.show === "disagree" ? ` where ${wanted.against ? "the two arms" : "arms"} disagree` : "";
+    root.replaceChildren(filters,
+      make("p", { class: "rag-tools rag-count" },
+        make("output", {}, `${counted(found.length)} of ${counted(units.length)} questions${kind}${partly}`),
+        wanted.open && wanted.show === "disagree" ? make("a", { href: address({ show: "all" }) }, "Show all questions") : null),
       make("div", { class: "rag-viewer" },
         make("nav", { "aria-label": "Questions" },
           make("ol", { start: start + 1 }, ...found.slice(start, start + PAGE).map((unit) =>
-            make("li", {}, link(unit, title(unit).slice(0, 90), { "aria-current": unit === chosen && "true" })))),
+            make("li", {}, link(unit, title(unit), { "aria-current": unit === chosen && "true" })))),
           make("p", {},
             start > 0 ? link(found[start - 1], "Previous page") : null, " ",
             start + PAGE < found.length ? link(found[start + PAGE], "Next page") : null)),
-        chosen ? detail(part.find((unit) => id(unit) === chosen.id), wanted) : make("p", {}, "No question matches.")));
+        chosen ? detail(part.find((unit) => id(unit) === chosen.id), wanted) : lifted(units, wanted)));
     root.removeAttribute("aria-busy");
     if (focus) root.querySelector(`[name="${focus}"]`)?.focus();
     else if (!first && wanted.unit) root.querySelector(".rag-question")?.focus({ preventScroll: innerWidth > 900 });

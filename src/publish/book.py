@@ -25,9 +25,10 @@ import jupyter_book
 import yaml
 
 from evaluation.published import RecordError
+from publish.chapter_answers import ChapterAnswers, chapter_answers
 from publish.chapters import Chapter, PageError, chapters
 from publish.glossary import glossary_script
-from publish.pages import ChapterAnswers, Pages, chapter_answers
+from publish.pages import Pages
 from publish.site_check import check_site
 from publish.staged_notebooks import StagedPage, staged_notebooks
 from resources.settings import BUILD, ROOT, available_cores, run_command_line

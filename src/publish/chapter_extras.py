@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 from bs4 import BeautifulSoup
 
 from evaluation.markup import Markup, escape
+from publish import viewer
 from publish.board_pages import PAPERS
 from publish.chapters import Chapter
 
@@ -219,7 +220,7 @@ def footer(chapter: Chapter, *, has_tables: bool) -> str:
         name = f"../tables-{chapter.name}.zip"
         link = Markup('<a href="{}" download>CSV files</a>').format(name)
         lines.append(f"- **Its tables**: {link}.")
-    if chapter.record:
+    if viewer.arms(chapter):
         link = Markup('<a href="../answers.html#nb={}">every answer</a>').format(chapter.name)
         lines.append(f"- **Its answers**: {link}, with the prompts and what was retrieved.")
     return "\n".join(lines)

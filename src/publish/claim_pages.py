@@ -1,19 +1,21 @@
 """What the pages say of claims by the answers to both questions, and of the papers' exhibits."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, get_args
 
 import pandas as pd
 
-from evaluation import book_links, figures, trials
+from evaluation import figures, trials
 from evaluation.answers import RELEASED_MODEL
 from evaluation.markup import Markup, escape, fine_print
 from evaluation.published import Exhibit, Rule, Shown, published
 from evaluation.verdicts import here_word, verdict_mark
 from evaluation.vocabulary import HereAnswer
-from publish import pieces
+from publish import pieces, selections
 from publish.pieces import link_to, table
+from publish.selections import Selected, Selection
 
 SCOREBOARD: Final = "scoreboard.html"
 
@@ -149,47 +151,131 @@ def _list_item(row: Mapping[Any, Any]) -> Markup:
 
 
 def rows_link(row: Mapping[Any, Any], group: str, read: Mapping[str, Any]) -> Markup:
-    """A link to the rows that decided a claim, those first that are wrong or where arms differ.
+    """A link to the rows that decided a claim, which says how many there are.
 
     Args:
         row: A row of the ledger.
         group: The group of its columns: ``rescored``, ``rerun``, ``here`` and so on.
         read: What the viewer says of each notebook that it has rows of.
     """
+    selection, selected = _rows_of_claim(row, group, read)
+    if selection is None or selected is None:
+        return Markup()
+    return selections.link(row[f"{group}_notebook"], selection, selected)
+
+
+def link_verdict(
+    verdict: Markup, row: Mapping[Any, Any], group: str, read: Mapping[str, Any]
+) -> Markup:
+    """The words of a verdict, which lead to the rows that decided it where there are some."""
+    selection, selected = _rows_of_claim(row, group, read)
+    if selection is None or selected is None:
+        return verdict
+    return selections.linked(verdict, row[f"{group}_notebook"], selection, selected)
+
+
+def _rows_of_claim(
+    row: Mapping[Any, Any], group: str, read: Mapping[str, Any]
+) -> tuple[Selection, Selected] | tuple[None, None]:
+    """The rows that decided a claim, those first that are wrong or where the arms differ."""
     notebook = row[f"{group}_notebook"]
     rule = published(row["paper"]).claim(row["id"]).rule
     if notebook not in read or group == "printed" or rule is None:
-        return Markup()
-    entry = read[notebook].entry
-    model = _model_of_rows(entry["models"], is_released=group == "rescored")
-    if model is None:
-        return Markup()
-    arms = [arm for arm in _compared_arms(rule) if arm in entry["arms"]]
-    first, second = [*arms, "", ""][:2]
-    # a rule by a function names no arms: then all are shown where they disagree
-    show = "wrong" if first and not second else "disagree"
-    address = book_links.answers_address(notebook, first, second, model=model, show=show)
-    return Markup('<a href="{}">rows</a>').format(address)
+        return None, None
+    lists = read[notebook].lists
+    arms_that_decided = _arms_that_decided(row[f"{group}_estimates"], rule, lists.entry["arms"])
+    models = _models_of_rows(row[f"{group}_models"], lists.entry["models"], group)
+    return lists.first_with_rows(_selections(arms_that_decided, models))
 
 
-def _model_of_rows(models: Sequence[str], *, is_released: bool) -> str | None:
-    """The model whose rows decided: the first one, or the first released one; None without one.
+def _selections(arms_that_decided: list[list[str]], models: list[str]) -> Iterator[Selection]:
+    """What may be shown of a claim, the most telling first."""
+    for arms in arms_that_decided:
+        arm, against = [*arms, "", ""][:2]
+        # a single arm is best seen where it fails, several where they differ
+        telling = selections.WRONG if arm and not against else selections.DIFFERENT
+        for model in models:
+            for show in (telling, ""):
+                yield Selection(arm, against, model, show)
 
-    Rows of a run without a language model are of no model.
+
+def _models_of_rows(names: str, listed: Sequence[str], group: str) -> list[str]:
+    """The models of the rows that may have decided, the likeliest first; "" is every model.
+
+    Args:
+        names: The models that decided, as the ledger joins them.
+        listed: The models of the viewer's list, in which those of released answers have names of
+            their own.
+        group: The group of the ledger's columns.
     """
-    released = [name for name in models if name.startswith(RELEASED_MODEL)]
-    if is_released:
-        return released[0] if released else None
-    return next((name for name in models if name not in released), "")
+    released = [name for name in listed if name.startswith(RELEASED_MODEL)]
+    if group == "rescored":
+        return released
+    ran_here = [name for name in listed if name not in released]
+    deciding = [name for name in names.split(", ") if name in ran_here]
+    # arms of several models are shown together
+    return [*deciding, ""] if deciding else [*ran_here, ""]
 
 
-def _compared_arms(rule: Rule) -> list[str]:
-    """The arms of a rule's first comparison, the first arm first."""
-    while rule.parts:
-        rule = rule.parts[0]
+def _arms_that_decided(
+    estimates: Iterable[Mapping[str, Any]], rule: Rule, labels: Mapping[str, str]
+) -> list[list[str]]:
+    """The arms between which a claim was decided, by the closest comparison first.
+
+    Args:
+        estimates: What decided it.
+        rule: Its rule, which says what is compared where no estimate names an arm.
+        labels: The label of each arm that has rows.
+    """
+    by_closeness = sorted(estimates, key=distance_from_bound)
+    arms = [_arms_of_estimate(estimate, labels) for estimate in by_closeness]
+    arms += [_with_rows(compared, labels) for compared in _compared_arms(rule)]
+    # a rule by a function may name no arms: then all are shown
+    return [pair for pair in arms if pair] + [[]]
+
+
+def distance_from_bound(estimate: Mapping[str, Any]) -> float:
+    """How far a value is from where the claim's truth turns."""
+    return float(abs(estimate["value"] - (estimate["bound"] or 0.0)))
+
+
+def _with_rows(arms: Iterable[str], labels: Mapping[str, str]) -> list[str]:
+    return [arm for arm in arms if arm in labels]
+
+
+def _arms_of_estimate(estimate: Mapping[str, Any], labels: Mapping[str, str]) -> list[str]:
+    """The arms that an estimate names, at most two; of a difference both, or none."""
+    if estimate["arms"]:
+        names = {label: arm for arm, label in labels.items()}
+        compared = [names.get(arm["label"], "") for arm in estimate["arms"]]
+        return compared[:2] if all(compared) else []
+    named = _arms_in_words(str(estimate["label"]), labels)
+    n_arms = 2 if " minus " in estimate["label"] else 1
+    return named[:n_arms] if len(named) >= n_arms else []
+
+
+def _arms_in_words(words: str, labels: Mapping[str, str]) -> list[str]:
+    """The arms whose labels stand in a text, in its order."""
+    positions = {}
+    remaining = words.lower()
+    for arm, label in sorted(labels.items(), key=lambda item: -len(item[1])):
+        match = re.search(rf"(?<!\w){re.escape(label.lower())}(?!\w)", remaining)
+        if match:
+            positions[arm] = match.start()
+            # a shorter label may be a part of this one
+            blank = " " * len(match[0])
+            remaining = remaining[: match.start()] + blank + remaining[match.end() :]
+    return sorted(positions, key=lambda arm: positions[arm])
+
+
+def _compared_arms(rule: Rule) -> Iterator[list[str]]:
+    """The arms of each of a rule's comparisons, or its only arm."""
+    for part in rule.parts:
+        yield from _compared_arms(part)
     if rule.than:
-        return [rule.first[0], rule.than[0]]
-    return [rule.arm] if rule.arm else []
+        yield [rule.first[0], rule.than[0]]
+    elif rule.arm:
+        yield [rule.arm]
 
 
 def exhibits_table(paper: str, board: pd.DataFrame) -> str:

@@ -4,26 +4,22 @@ Each function returns Markdown or HTML.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
 import pandas as pd
 
-from evaluation import audit, book_links, figures
+from evaluation import audit, figures
 from evaluation.markup import Markup, escape, fine_print, sortable
 from evaluation.published import Kind, papers as declared_papers, published
 from evaluation.verdicts import evidence_lines, here_word, verdict_mark, verdict_with_reason
 from evaluation.vocabulary import ANSWERED_HERE, TESTED
-from helpers import requests
-from publish import claim_pages, pieces, viewer
+from publish import claim_pages, number_rows, pieces, selections, viewer
 from publish.board_cells import BY, HERE_BY
 from publish.board_pages import PAPERS, subject_of
 from publish.board_tables import models
-from publish.chapters import Chapter
 from publish.paper_pages import PaperPages
 from publish.pieces import Measured, folded, link_to, spaced, table
-from publish.run_pages import ORIGINS, ChapterAudit, audit_chapter
+from publish.run_pages import ORIGINS
 
 FUNCTIONS: Final = (
     "n_questions picture tally outcomes reasons papers experiments downloads runs software models "
@@ -37,26 +33,6 @@ FUNCTIONS: Final = (
 _NONE: Final = "\N{EN DASH}"
 
 
-@dataclass(frozen=True)
-class ChapterAnswers:
-    """What the viewer and the audit say of a chapter."""
-
-    entry: dict[str, Any]
-    """The chapter in the viewer's index."""
-    scripts: dict[str, str]
-    """The viewer's scripts by their names."""
-    audit: ChapterAudit
-
-
-def chapter_answers(chapter: Chapter) -> ChapterAnswers | None:
-    """Read a chapter's answers; None if it has none."""
-    if not viewer.arms(chapter):
-        return None
-    store = requests.store(requests.working())
-    entry, scripts = viewer.scripts(chapter, store)
-    return ChapterAnswers(entry, scripts, audit_chapter(chapter))
-
-
 class Pages(PaperPages):
     """The functions of the templates, bound to the runs that this build shows."""
 
@@ -67,12 +43,6 @@ class Pages(PaperPages):
         }
         functions["verdict"] = verdict_mark
         return functions
-
-    @cached_property
-    def answers(self) -> dict[str, ChapterAnswers]:
-        """What is said of the answers of each chapter that has some."""
-        read = {chapter.name: chapter_answers(chapter) for chapter in self.chapters}
-        return {name: answers for name, answers in read.items() if answers}
 
     def audited(self) -> str:
         """Return what the audit says of the rows of each chapter.
@@ -245,19 +215,19 @@ class Pages(PaperPages):
         link = self._answers_link(cell)
         if link:
             details.append(link)
-        return cell.html() + fine_print(Markup("; ").join(details))
+        remark = folded("Remark", cell["note"]) if cell["note"] else Markup()
+        return cell.html() + fine_print(Markup("; ").join(details)) + remark
 
-    def _answers_link(self, cell: Measured) -> Markup | None:
-        """Return a link to the answers that a value was computed from."""
+    def _answers_link(self, cell: Measured) -> Markup:
+        """Return a link to the answers that a value was computed from; empty if there are none."""
         notebook = cell["notebook"]
         if notebook not in self.answers or cell.group == "rescored":
-            return None
-        entry = self.answers[notebook].entry
-        arm = next((part for part in cell.number.id.split(".") if part in entry["arms"]), "")
-        model = cell["model"] if cell["model"] in entry["models"] else ""
-        return Markup('<a href="{}">answers</a>').format(
-            book_links.answers_address(notebook, arm, model=model)
-        )
+            return Markup()
+        lists = self.answers[notebook].lists
+        selection, selected = number_rows.rows_of_number(cell.number.id, cell["model"], lists)
+        if selection is None or selected is None:
+            return Markup()
+        return selections.link(notebook, selection, selected)
 
     def ledger(self, paper: str) -> str:
         """Return the claims of a paper, each with its rule, its verdicts and their reasons."""
@@ -318,7 +288,7 @@ def _details(cell: Measured) -> list[str]:
     if not pd.isna(cell["unparsed"]) and cell["unparsed"]:
         details.append(f"{cell['unparsed']} unparsed")
     origin = "reference run" if cell.group == "reference" else ""
-    details += [text for text in (cell["model"], origin, cell["note"]) if text]
+    details += [text for text in (cell["model"], origin) if text]
     return details
 
 
@@ -333,11 +303,12 @@ def _claim_row(
         read: What the viewer says of each notebook that it has rows of.
     """
     anchor = Markup('<span id="{}">{}</span>').format(row["id"], row["claim"])
-    claim = anchor + fine_print(row["where"]) + fine_print(row["note"])
+    remark = folded("Remark", row["note"]) if row["note"] else Markup()
+    claim = anchor + fine_print(row["where"])
     evidence = "printed" if row["printed_notebook"] else "rescored"
     rule = folded("Rule", row[f"{row['shown']}_test"])
     cells = {
-        "Claim": claim + rule + claim_pages.folded_trial(row["id"]),
+        "Claim": claim + remark + rule + claim_pages.folded_trial(row["id"]),
         "Paper's system: published evidence": _verdict_cell(row, evidence, read),
         "Paper's system: rerun": _verdict_cell(row, row["shown"], read),
         "Here": _here_cell(row, "here", read),

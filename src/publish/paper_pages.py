@@ -4,6 +4,7 @@
 intervals come from the runs that the book shows.
 """
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final
@@ -15,9 +16,10 @@ from evaluation.figures import standalone_svg
 from evaluation.markup import Markup, escape, fine_print
 from evaluation.published import Kind
 from evaluation.verdicts import here_word, verdict_with_reason
-from evaluation.vocabulary import REASONS, TESTED
+from evaluation.vocabulary import ANSWERED_HERE, REASONS, TESTED
 from publish import claim_pages, pieces
 from publish.board_pages import BoardPages, subject_of
+from publish.chapter_answers import ChapterAnswers, chapter_answers
 from publish.chapter_extras import Exhibit, gallery, tables_archive
 from publish.chapters import Chapter, PageError
 from publish.diagrams import diagram_of
@@ -27,10 +29,13 @@ from publish.pieces import Measured, table
 from publish.staged_notebooks import StagedPage
 
 _NONE: Final = "\N{EN DASH}"
+_SPACE: Final = "\N{NO-BREAK SPACE}"
 ARCHIVE: Final = "medical-rag-book.tar.gz"
 MAKE_IT: Final = (
-    "make book        # this book from the reference results",
-    "make reproduce   # every result made again here; it says first how long that takes",
+    "# this book from the reference results",
+    "make book",
+    "# every result made again here; it says first how long that takes",
+    "make reproduce",
 )
 """Commands for whoever has the project."""
 WITHOUT_ADDRESS: Final = (
@@ -67,10 +72,13 @@ class PaperPages(BoardPages):
         url = clone_address()
         if url:
             folder = url.rpartition("/")[2]
-            return _commands(f"git clone --depth 1 {url}.git && cd {folder}", *MAKE_IT)
+            return _commands(f"git clone --depth 1 {url}.git \\", f"  && cd {folder}", *MAKE_IT)
         pack = _commands(
-            "cd medical-rag-book     # the folder of whoever built these pages",
-            f"git archive --prefix=medical-rag-book/ -o ../{ARCHIVE} HEAD   # about 60 MB",
+            "# the folder of whoever built these pages",
+            "cd medical-rag-book",
+            "# about 60 MB",
+            "git archive --prefix=medical-rag-book/ \\",
+            f"  -o ../{ARCHIVE} HEAD",
         )
         unpack = _commands(f"tar xzf {ARCHIVE} && cd medical-rag-book", *MAKE_IT)
         name_it = "`REPOSITORY_URL=https://... make book` names an address here, once there is one."
@@ -81,7 +89,7 @@ class PaperPages(BoardPages):
         return claim_pages.balance(self.claims[self.claims["paper"] == paper])
 
     def landing(self) -> str:
-        """Return one row for each paper: its first headline, printed, rescored, here, verdict."""
+        """Return one row for each paper: its first headline, both answers and the numbers."""
         rows = []
         for paper, headlines in self._headlines.items():
             link = Markup('<a href="paper-{}.html">{}</a>').format(paper, headlines.method)
@@ -110,56 +118,84 @@ class PaperPages(BoardPages):
         row = self._claim_rows.get(headline.claim)
         if row is None:
             raise PageError(f"{HEADLINES.name}: there is no claim {headline.claim}.")
-        cells: dict[str, Any] = {"Claim": escape(headline.words) + self._note(headline)}
-        cells["Printed"] = _printed(headline)
-        cells["Rescored"] = self._value(headline, "rescored")
-        cells["Rerun here"] = self._rerun(headline, row)
-        cells["Does it hold?"] = verdict_with_reason(row["verdict"], row["reason"])
-        cells["Does it hold here?"] = self._answer_here(row)
-        return cells
+        numbers = [
+            _released_differences(row),
+            _printed(headline),
+            self._rescored(headline),
+            self._folded_rerun(headline, row),
+        ]
+        lines = [Markup('<div class="rag-line">{}</div>').format(line) for line in numbers if line]
+        return {
+            "Claim": escape(headline.words),
+            "Does it hold?": self._verdict(row),
+            "Does it hold here?": self._answer_here(row),
+            "Numbers": Markup("").join(lines) or escape(_NONE),
+        }
 
-    def _rerun(self, headline: Headline, row: Mapping[str, Any]) -> Markup:
-        """Return the values that decided whether a claim holds here, each with its n.
+    def _verdict(self, row: Mapping[str, Any]) -> Markup:
+        """Return whether a claim holds for the paper's system, linked to the rows that decided."""
+        verdict = verdict_with_reason(row["verdict"], row["reason"])
+        if row["verdict"] not in TESTED:
+            return verdict
+        return claim_pages.link_verdict(verdict, row, row["basis"], self.answers)
 
-        Ties that are forced follow as such. Where nothing was decided, the rerun of the headline's
-        number stands alone.
-        """
-        if not row["here_estimates"]:
-            return self._value(headline, "rerun") + fine_print(headline.rerun_note)
-        models = row["here_models"] or ""
-        lines = [escape(_estimate_in_words(each, models)) for each in row["here_estimates"]]
-        ties = "; ".join(_estimate_in_words(estimate, models) for estimate in row["here_ties"])
-        forced = fine_print(f"Forced tie, which decides nothing: {ties}") if ties else Markup()
-        remarks = forced + fine_print(headline.rerun_note)
-        return Markup("<br>").join(lines) + (_folded(remarks) if remarks else Markup())
-
-    @staticmethod
-    def _note(headline: Headline) -> Markup:
-        if not headline.measure:
-            return Markup()
-        return fine_print(f"number: {headline.measure}")
-
-    def _value(self, headline: Headline, kind: Kind) -> Markup:
-        """Return the rescored or rerun value of a headline's number, with its interval and n.
-
-        The value that it is compared with stands below it.
-        """
-        if not headline.number:
-            return escape(_NONE)
-        cell = self._measured(headline.number, kind)
-        if not cell.is_available:
-            return escape(_NONE)
-        values = _with_n(cell)
-        if headline.against:
-            other = self._measured(headline.against, kind)
-            values += _beside(headline, _with_n(other) if other.is_available else escape(_NONE))
-        model = cell["model"] if kind == "rerun" else ""
-        return values + fine_print(model or "")
-
-    @staticmethod
-    def _answer_here(row: dict[str, Any]) -> Markup:
+    def _answer_here(self, row: Mapping[str, Any]) -> Markup:
+        """Return whether a claim holds here, linked to the rows that decided."""
         answer = verdict_with_reason(here_word(row["here_answer"]), row["here_reason"])
+        if row["here_answer"] in ANSWERED_HERE:
+            answer = claim_pages.link_verdict(answer, row, "here", self.answers)
         return answer + fine_print(row["here_models"] or "")
+
+    def _rescored(self, headline: Headline) -> Markup:
+        """Return the rescored values of a headline, with their interval and n."""
+        return _named_line("Rescored", self._values(headline, "rescored"))
+
+    def _values(self, headline: Headline, kind: Kind) -> Markup:
+        """Return a headline's value, and the one that it is compared with; empty without one."""
+        cell = self._measured(headline.number, kind) if headline.number else None
+        if cell is None or not cell.is_available:
+            return Markup()
+        values = cell.html()
+        other = self._measured(headline.against, kind) if headline.against else None
+        if other is not None and other.is_available:
+            values += Markup("; {} {}").format(headline.other, other.html())
+        return values + _n_of(cell)
+
+    def _folded_rerun(self, headline: Headline, row: Mapping[str, Any]) -> Markup:
+        """Return what ran here, which a click shows: what decided, forced ties and remarks.
+
+        Where nothing was decided, the rerun of the headline's number stands alone.
+        """
+        models = row["here_models"] or ""
+        estimates = sorted(row["here_estimates"], key=claim_pages.distance_from_bound)
+        lines = [self._estimate_line(estimate, row, models) for estimate in estimates]
+        if not lines:
+            lines = [self._values(headline, "rerun")]
+        shown = [line for line in [*lines, _forced_ties(headline, row, models)] if line]
+        words = "Rerun here" if shown else "Remark"
+        if headline.rerun_note:
+            shown.append(fine_print(headline.rerun_note))
+        return _unfolds(words, Markup("<br>").join(shown)) if shown else Markup()
+
+    def _estimate_line(
+        self, estimate: Mapping[str, Any], row: Mapping[str, Any], models: str
+    ) -> Markup:
+        """Return what decided an answer, and whether its second arm only guesses."""
+        words = escape(_estimate_in_words(estimate, models))
+        answers = self.answers.get(row["here_notebook"])
+        if answers is None or len(estimate["arms"]) != 2:
+            return words
+        label = estimate["arms"][1]["label"]
+        arms = [arm for arm, name in answers.entry["arms"].items() if name == label]
+        if not arms or not answers.lists.is_at_floor(arms[0], models):
+            return words
+        return words + fine_print(f"{label} is at the floor of guessing.")
+
+    @cached_property
+    def answers(self) -> dict[str, ChapterAnswers]:
+        """What is said of the answers of each chapter that has some."""
+        read = {chapter.name: chapter_answers(chapter) for chapter in self.chapters}
+        return {name: answers for name, answers in read.items() if answers}
 
     @cached_property
     def _figures(self) -> list[tuple[str, str, Exhibit, str]]:
@@ -205,9 +241,60 @@ class PaperPages(BoardPages):
         return "\n\n".join(texts)
 
 
-def _folded(remarks: Markup) -> Markup:
-    """Return remarks on what decided a claim, which a click shows."""
-    return Markup("<details><summary>How it was decided</summary>{}</details>").format(remarks)
+def _unfolds(words: str, text: Markup) -> Markup:
+    """Return a text that a click on some words shows."""
+    return Markup("<details><summary>{}</summary>{}</details>").format(words, text)
+
+
+def _forced_ties(headline: Headline, row: Mapping[str, Any], models: str) -> Markup:
+    """Return the differences that decided nothing, folded; empty if there are none."""
+    ties = [escape(_estimate_in_words(tie, models)) for tie in row["here_ties"]]
+    if not ties:
+        return Markup()
+    words = f"{headline.tie}: tie" if headline.tie else "Forced tie, which decides nothing"
+    return _unfolds(words, Markup("<br>").join(ties))
+
+
+def _named_line(name: str, text: Markup) -> Markup:
+    """Return a line of the numbers that begins with what they are; empty without text."""
+    return Markup('<span class="rag-kind">{}</span> {}').format(name, text) if text else Markup()
+
+
+def _released_differences(row: Mapping[str, Any]) -> Markup:
+    """Return by how much the released answers differ that decided a claim.
+
+    Of several models, it is the difference nearest to where the claim's truth turns.
+    """
+    closest: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for estimate in sorted(row["rescored_estimates"], key=claim_pages.distance_from_bound):
+        if len(estimate["arms"]) == 2:
+            first, second = (arm["label"] for arm in estimate["arms"])
+            closest.setdefault((first, second), estimate)
+    if row["basis"] != "rescored" or not closest:
+        return Markup()
+    differences = [
+        f"{_difference(estimate)} over {second}" for (_, second), estimate in closest.items()
+    ]
+    n = max(estimate["n"] for estimate in closest.values())
+    text = f"{figures.listed(differences)}, n = {n:,}"
+    n_pairs = len(closest)
+    models = "" if len(row["rescored_estimates"]) == n_pairs else " (the smaller of two models)"
+    return _named_line("Released answers", escape(_together(text + models)))
+
+
+def _difference(estimate: Mapping[str, Any]) -> str:
+    """Return a difference with its interval, of shares in points."""
+    value, low, high = (estimate[key] for key in ("value", "low", "high"))
+    if estimate["unit"] == "fraction":
+        return f"{figures.points_text(value, low, high)} points"
+    return (
+        f"{figures.number(value, estimate['unit'])}{figures.interval(low, high, estimate['unit'])}"
+    )
+
+
+def _together(text: str) -> str:
+    """Return a text in which no line ends within an interval."""
+    return re.sub(r"(?<=\[)[^\]]*(?=\])", lambda match: match[0].replace(" ", _SPACE), text)
 
 
 def _commands(*lines: str) -> str:
@@ -216,13 +303,13 @@ def _commands(*lines: str) -> str:
 
 
 def _printed(headline: Headline) -> Markup:
-    """Return a headline's printed number, and below it the one that it is compared with."""
+    """Return a headline's printed number, and the one that it is compared with."""
     if not headline.number:
-        return escape(_NONE)
-    printed = _unbroken(headline.number)
-    if not headline.against:
-        return printed
-    return printed + _beside(headline, _unbroken(headline.against))
+        return Markup()
+    printed = Markup("{} {}").format(headline.measure, _unbroken(headline.number))
+    if headline.against:
+        printed += Markup("; {} {}").format(headline.other, _unbroken(headline.against))
+    return _named_line("Printed", printed)
 
 
 def _unbroken(number_id: str) -> Markup:
@@ -231,11 +318,11 @@ def _unbroken(number_id: str) -> Markup:
     return escape(text.replace(" ", "\N{NO-BREAK SPACE}"))
 
 
-def _with_n(cell: Measured) -> Markup:
-    """Return a value with its interval and the number of questions that it rests on."""
+def _n_of(cell: Measured) -> Markup:
+    """Return the number of questions that a value rests on."""
     if pd.isna(cell["n"]):
-        return cell.html()
-    return cell.html() + Markup(", n&nbsp;=&nbsp;{}").format(f"{int(cell['n']):,}")
+        return Markup()
+    return Markup("; n&nbsp;=&nbsp;{}").format(f"{cell['n']:,.0f}")
 
 
 def _estimate_in_words(estimate: Mapping[str, Any], models: str = "") -> str:
@@ -251,9 +338,7 @@ def _estimate_in_words(estimate: Mapping[str, Any], models: str = "") -> str:
     if not estimate["difference"]:
         value = figures.number(estimate["value"], unit)
         return f"{estimate['label']}: {value}{figures.interval(low, high, unit)}, {n}"
-    difference = f"{figures.number(estimate['value'], unit)}{figures.interval(low, high, unit)}"
-    if unit == "fraction":
-        difference = f"{figures.points_text(estimate['value'], low, high)} points"
+    difference = _difference(estimate)
     if not estimate["arms"]:
         return f"{estimate['label']}: {difference}, {n}"
     arms = [f"{arm['label']} {figures.number(arm['value'], unit)}" for arm in estimate["arms"]]
@@ -268,8 +353,3 @@ def _measure_of(estimate: Mapping[str, Any], models: str) -> str:
     names = " minus ".join(arm["label"] for arm in estimate["arms"])
     measure = str(estimate["label"]).removeprefix(f"{names}, ")
     return measure.removesuffix(f", {models}")
-
-
-def _beside(headline: Headline, value: Markup) -> Markup:
-    """Return the value that a headline's number is compared with, and what has it."""
-    return fine_print(Markup("{}: {}").format(headline.other, value))

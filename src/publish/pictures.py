@@ -44,6 +44,8 @@ BESIDE: dict[str, Any] = {
 """Where a number stands: right of its marker."""
 NARROW_TITLE = 26
 """Characters of a line of a panel's title on a phone."""
+SMALL_NUMBER = 9
+"""Size of a number that stands above a part too narrow for it."""
 SHARE_LOOKS = (
     ("#079c6b", ""),
     ("#c35410", "//"),
@@ -153,9 +155,27 @@ def questions_picture(
     for panel in np.atleast_1d(axes):
         panel.set_ylim(n_rows - 0.5, -0.5)  # the first bar on top, in panels that share an axis too
     fig.draw_without_rendering()
-    for label, bar in drawn:  # a number that fills its part would touch the next one
-        label.set_visible(1.5 * label.get_window_extent().width <= bar.get_window_extent().width)
+    for label, bar in drawn:
+        _move_beside_if_narrow(label, bar)
     return fig
+
+
+def _move_beside_if_narrow(label: Text, bar: Rectangle) -> None:
+    """Put a number that would fill its part, and touch the next one, above it."""
+    if 1.5 * label.get_window_extent().width <= bar.get_window_extent().width:
+        return
+    x = bar.get_x() + bar.get_width() / 2
+    label.axes.annotate(
+        label.get_text(),
+        (x, bar.get_y()),
+        xytext=(0, 1),
+        textcoords="offset points",
+        ha="center",
+        va="bottom",
+        fontsize=SMALL_NUMBER,
+        color=INK,
+    )
+    label.set_visible(False)
 
 
 def _draw_shares(

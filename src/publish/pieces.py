@@ -1,14 +1,14 @@
 """Small pieces of a page: a table, a number with its interval, fine print, what folds."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pandas as pd
 
 from evaluation import figures, verdicts
-from evaluation.markup import Markup, sortable
+from evaluation.markup import Markup, escape, sortable
 from evaluation.published import Number, published
 from evaluation.records import ModelUsed, Record
 from publish.durations import duration
@@ -52,10 +52,30 @@ def findings(record: Record) -> Markup:
     claims = published(record.paper).claims
     listed = verdicts.findings(claims, record.claims, record.here_findings, sample=record.sample)
     whose = "This book" if record.paper == ACROSS else "The paper"
+    models = dict.fromkeys(name for found in record.here_findings for name in found.models)
+    by_models = ""
+    if models:
+        quoted = "\N{LEFT DOUBLE QUOTATION MARK}here\N{RIGHT DOUBLE QUOTATION MARK}"
+        by_models = f"; {quoted} is by {figures.listed(list(models))}"
     lead = Markup(
-        '<p class="rag-lead" id="claims">{}\N{RIGHT SINGLE QUOTATION MARK}s claims</p>'
-    ).format(whose)
-    return lead + listed if listed.html else Markup()
+        '<p class="rag-lead" id="claims">{}\N{RIGHT SINGLE QUOTATION MARK}s claims{}</p>'
+    ).format(whose, by_models)
+    return lead + Markup(_below_claims(listed.html, models)) if listed.html else Markup()
+
+
+def _below_claims(listed: str, models: Iterable[str]) -> str:
+    """Return a list of claims whose answers stand below them.
+
+    Each names its models only where they are not all of the list's, which the lead names.
+    """
+    every_model = escape(figures.listed(list(models)))
+    listed = listed.replace(f'"rag-source">Here, by {every_model}: ', '"rag-source">Here: ')
+    return re.sub(
+        r'(<span class="rag-source">.*?)</summary>',
+        r'<span class="rag-answers">\1</span></summary>',
+        listed,
+        flags=re.DOTALL,
+    )
 
 
 def answering(record: Record) -> list[str]:

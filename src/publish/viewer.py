@@ -170,7 +170,7 @@ class QuestionList:
         """
         answered = [row for row in unit["rows"] if _is_listed(row)]
         strata = "; ".join(f"{name}: {value}" for name, value in unit["strata"].items())
-        question = unit["question"][:LISTED]
+        question = _shortened(unit["question"])
         wording = _wording(unit["id"], question)
         sources = [self._source(row) for row in answered]
         group = _script([unit["task"], unit["split"], strata, wording, sources])
@@ -266,6 +266,20 @@ def _wording(identifier: str, question: str) -> str:
     longest = sorted(parts, key=len, reverse=True)
     pattern = "|".join(map(re.escape, longest))
     return re.sub(pattern, lambda match: f"{{{parts.index(match[0])}}}", question)
+
+
+def _shortened(question: str) -> str:
+    """Return a question for the list, which ends with a whole word."""
+    if len(question) <= LISTED:
+        return question
+    words = question[:LISTED].rpartition(" ")[0] or question[:LISTED]
+    return f"{words} \N{HORIZONTAL ELLIPSIS}"
+
+
+def with_parts(wording: str, identifier: str) -> str:
+    """Return the question of a wording, with the parts of its identifier; see `_wording`."""
+    parts = identifier.split(" | ")
+    return re.sub(r"\{(\d+)\}", lambda match: parts[int(match[1])], wording)
 
 
 def _order(row: Mapping[str, Any]) -> tuple[int, str, str, int, str]:

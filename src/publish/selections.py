@@ -1,0 +1,219 @@
+"""Which questions the answer viewer shows for a link, as `viewer.js` selects them.
+
+A link is written only to what has rows, and says how many questions it opens.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from evaluation import book_links
+from evaluation.markup import Markup
+from publish import viewer
+
+DIFFERENT: Final = "disagree"
+"""Shows the questions to which the answers have different scores."""
+WRONG: Final = "wrong"
+"""Shows the questions with an answer that scores less than 1."""
+_FLOOR: Final = "(floor)"
+"""What the label of an arm ends with that answers without looking at the question."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The filters of a link to the viewer; an empty one selects everything.
+
+    Of what `show` may be, links use `DIFFERENT`, `WRONG` and "".
+    """
+
+    arm: str = ""
+    against: str = ""
+    model: str = ""
+    show: str = ""
+    text: str = ""
+
+    def address(self, notebook: str) -> str:
+        """Return the address of the page that applies the filters to an experiment."""
+        return book_links.answers_address(
+            notebook,
+            self.arm,
+            self.against,
+            model=self.model,
+            text=self.text,
+            show=self.show,
+        )
+
+
+@dataclass(frozen=True)
+class Selected:
+    """How many questions a selection shows, and of how many of them the text is shown."""
+
+    questions: int
+    readable: int
+
+    def words(self, selection: Selection) -> str:
+        """Return the name of a link to these questions."""
+        return f"see the {self._named(selection)}{self._withheld()}"
+
+    def _named(self, selection: Selection) -> str:
+        plural = "" if self.questions == 1 else "s"
+        count = "" if self.questions == 1 else f"{self.questions:,} "
+        if selection.show == DIFFERENT:
+            return f"{count}question{plural} where they differ"
+        if selection.show == WRONG:
+            return f"{count}wrong answer{plural}"
+        if selection.arm and not selection.against:
+            return f"{count}answer{plural}"
+        return f"{count}question{plural} with all answers"
+
+    def _withheld(self) -> str:
+        if self.readable == self.questions:
+            return ""
+        if not self.readable:
+            return ", texts withheld by licence"
+        return f", {self.readable:,} of them readable"
+
+
+@dataclass(frozen=True)
+class ListedAnswer:
+    """An answer in the viewer's list: who gave it, and its score."""
+
+    arm: str
+    model: str
+    score: float | None
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question in the viewer's list."""
+
+    task: str
+    text: str
+    is_readable: bool
+    answers: tuple[ListedAnswer, ...]
+
+
+@dataclass
+class QuestionLists:
+    """The questions of an experiment, as the viewer lists them.
+
+    Attributes:
+        entry: What the index says of the experiment.
+        script: The script that lists its questions.
+    """
+
+    entry: Mapping[str, Any]
+    script: str
+    _selected: dict[Selection, Selected] = field(default_factory=dict)
+
+    @cached_property
+    def questions(self) -> list[Question]:
+        """The questions, in the order of the list."""
+        _, groups, entries = json.loads(f"[{self.script.partition('(')[2].rpartition(')')[0]}]")
+        return [self._question(groups[entry[1]], entry) for entry in entries]
+
+    def _question(self, group: list[Any], entry: list[Any]) -> Question:
+        identifier, _, text, _, scores, _ = entry
+        task, _, strata, wording, sources = group
+        words = text or viewer.with_parts(wording, identifier)
+        names = list(self.entry["arms"])
+        models = [*self.entry["models"], ""]  # -1 is no model
+        answers = []
+        for (arm, model), score in zip(sources, scores, strict=True):
+            answers.append(ListedAnswer(names[arm], models[model], score))
+        searched = f"{identifier} {words} {strata} {task}".lower()
+        return Question(task, searched, words != viewer.LICENSED, tuple(answers))
+
+    @cached_property
+    def tasks(self) -> list[str]:
+        """The corpora or sub-tasks of the questions."""
+        return sorted({question.task for question in self.questions} - {""})
+
+    def select(self, selection: Selection) -> Selected:
+        """Count the questions that the viewer shows for these filters."""
+        if selection not in self._selected:
+            shown = [question for question in self.questions if _is_shown(question, selection)]
+            readable = sum(question.is_readable for question in shown)
+            self._selected[selection] = Selected(len(shown), readable)
+        return self._selected[selection]
+
+    def has_both(self, selection: Selection) -> bool:
+        """Whether some question has an answer of each arm that is selected."""
+        arms = {selection.arm, selection.against or selection.arm} - {""}
+        for question in self.questions:
+            if arms <= {answer.arm for answer in _chosen(question, selection)}:
+                return True
+        return False
+
+    def first_with_rows(
+        self, selections: Iterable[Selection]
+    ) -> tuple[Selection, Selected] | tuple[None, None]:
+        """Return the first of these selections that shows questions, with their number."""
+        for selection in selections:
+            selected = self.select(selection)
+            if selected.questions and self.has_both(selection):
+                return selection, selected
+        return None, None
+
+    def is_at_floor(self, arm: str, model: str) -> bool:
+        """Whether an arm is right no more often than one that does not look at the question."""
+        floors = [name for name, label in self.entry["arms"].items() if label.endswith(_FLOOR)]
+        scores = dict.fromkeys((arm, *floors), 0.0)
+        n_shared = 0
+        for question in self.questions:
+            by_arm = _scores_by_arm(question, model)
+            if scores.keys() <= by_arm.keys():
+                n_shared += 1
+                scores = {name: total + by_arm[name] for name, total in scores.items()}
+        if not (n_shared and floors):
+            return False
+        return scores[arm] <= max(scores[floor] for floor in floors)
+
+
+def _scores_by_arm(question: Question, model: str) -> dict[str, float]:
+    """Return the score of each arm on a question, by a model or by none."""
+    scores = {}
+    for answer in question.answers:
+        if answer.score is not None and answer.model in ("", model):
+            scores[answer.arm] = answer.score
+    return scores
+
+
+def _chosen(question: Question, selection: Selection) -> list[ListedAnswer]:
+    """Return the answers of a question by the arms and the model that are selected."""
+    arms = {selection.arm, selection.against} if selection.arm else {""}
+    chosen = []
+    for answer in question.answers:
+        is_by_arm = arms == {""} or answer.arm in arms
+        if is_by_arm and selection.model in ("", answer.model or selection.model):
+            chosen.append(answer)
+    return chosen
+
+
+def _is_shown(question: Question, selection: Selection) -> bool:
+    """Whether the viewer shows a question for these filters."""
+    answers = _chosen(question, selection)
+    words = selection.text.lower().split()
+    if not answers or not all(word in question.text for word in words):
+        return False
+    if selection.show == DIFFERENT:
+        return len({answer.score for answer in answers}) > 1
+    if selection.show == WRONG:
+        return any(answer.score is not None and answer.score < 1 for answer in answers)
+    return True
+
+
+def link(notebook: str, selection: Selection, selected: Selected) -> Markup:
+    """Return a link to what is selected, which says how many questions it opens."""
+    return Markup('<a href="{}">{}</a>').format(
+        selection.address(notebook), selected.words(selection)
+    )
+
+
+def linked(words: Markup, notebook: str, selection: Selection, selected: Selected) -> Markup:
+    """Return words that lead to what is selected; a pointer on them shows how many it is."""
+    return Markup('<a class="rag-to-rows" href="{}" title="{}">{}</a>').format(
+        selection.address(notebook), selected.words(selection).capitalize(), words
+    )
