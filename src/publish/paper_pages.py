@@ -5,7 +5,7 @@ intervals come from the runs that the book shows.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, Final
 
@@ -265,21 +265,39 @@ def _released_differences(row: Mapping[str, Any]) -> Markup:
 
     Of several models, it is the difference nearest to where the claim's truth turns.
     """
+    closest = _closest_by_arms(row["rescored_estimates"])
+    if row["basis"] != "rescored" or not closest:
+        return Markup()
+    differences = [_difference_of_arms(*arms, estimate) for arms, estimate in closest.items()]
+    if len({first for first, _ in closest}) == 1:
+        differences = [_difference_over(second, found) for (_, second), found in closest.items()]
+    n = max(estimate["n"] for estimate in closest.values())
+    n_models = len(row["rescored_estimates"]) // len(closest)
+    models = f" (the least of {n_models} models)" if n_models > 1 else ""
+    text = f"{figures.listed(differences)}, n = {n:,}{models}"
+    return _named_line("Released answers", escape(_together(text)))
+
+
+def _closest_by_arms(
+    estimates: Iterable[Mapping[str, Any]],
+) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """Return the difference of each two arms that is nearest to where the claim's truth turns."""
     closest: dict[tuple[str, str], Mapping[str, Any]] = {}
-    for estimate in sorted(row["rescored_estimates"], key=claim_pages.distance_from_bound):
+    for estimate in sorted(estimates, key=claim_pages.distance_from_bound):
         if len(estimate["arms"]) == 2:
             first, second = (arm["label"] for arm in estimate["arms"])
             closest.setdefault((first, second), estimate)
-    if row["basis"] != "rescored" or not closest:
-        return Markup()
-    differences = [
-        f"{_difference(estimate)} over {second}" for (_, second), estimate in closest.items()
-    ]
-    n = max(estimate["n"] for estimate in closest.values())
-    text = f"{figures.listed(differences)}, n = {n:,}"
-    n_pairs = len(closest)
-    models = "" if len(row["rescored_estimates"]) == n_pairs else " (the smaller of two models)"
-    return _named_line("Released answers", escape(_together(text + models)))
+    return closest
+
+
+def _difference_of_arms(first: str, second: str, estimate: Mapping[str, Any]) -> str:
+    """Return a difference between two arms, both named."""
+    return f"{first} {_difference_over(second, estimate)}"
+
+
+def _difference_over(second: str, estimate: Mapping[str, Any]) -> str:
+    """Return a difference with the arm that is surpassed."""
+    return f"{_difference(estimate)} over {second}"
 
 
 def _difference(estimate: Mapping[str, Any]) -> str:

@@ -44,6 +44,12 @@ BESIDE: dict[str, Any] = {
 """Where a number stands: right of its marker."""
 NARROW_TITLE = 26
 """Characters of a line of a panel's title on a phone."""
+ROW_HEIGHT = 0.5
+"""Inches between the middles of two bars."""
+BAR_HEIGHT = 0.5
+"""Height of a bar, in rows; numbers of two bars have room between them."""
+TITLE_PAD = 12
+"""Points between a panel's title and its first bar, for a number above the bar."""
 SMALL_NUMBER = 9
 """Size of a number that stands above a part too narrow for it."""
 SHARE_LOOKS = (
@@ -142,56 +148,75 @@ def questions_picture(
     """
     n_rows = max(len(rows) for rows, _ in panels.values())
     n_panels = len(panels)
-    height = 0.42 * n_rows + 1.25
+    height = ROW_HEIGHT * n_rows + 1.25
     if narrow:
         fig, axes = plt.subplots(n_panels, 1, figsize=(4.0, n_panels * (height + 0.5)))
     else:
         fig, axes = plt.subplots(1, n_panels, figsize=(9.4, height + 0.3), sharey=True)
-    drawn: list[tuple[Text, Rectangle]] = []
+    drawn: list[NumberedPart] = []
     for panel, (title, (rows, names)) in zip(np.atleast_1d(axes), panels.items(), strict=True):
         drawn += _draw_shares(panel, rows, names, narrow=narrow)
         words = textwrap.fill(title, NARROW_TITLE) if narrow else title
-        panel.set_title(words, fontsize=10.5, loc="left")
+        panel.set_title(words, fontsize=10.5, loc="left", pad=TITLE_PAD)
     for panel in np.atleast_1d(axes):
         panel.set_ylim(n_rows - 0.5, -0.5)  # the first bar on top, in panels that share an axis too
     fig.draw_without_rendering()
-    for label, bar in drawn:
-        _move_beside_if_narrow(label, bar)
+    for part in drawn:
+        part.move_number_if_narrow()
     return fig
 
 
-def _move_beside_if_narrow(label: Text, bar: Rectangle) -> None:
-    """Put a number that would fill its part, and touch the next one, above it."""
-    if 1.5 * label.get_window_extent().width <= bar.get_window_extent().width:
-        return
-    x = bar.get_x() + bar.get_width() / 2
-    label.axes.annotate(
-        label.get_text(),
-        (x, bar.get_y()),
-        xytext=(0, 1),
-        textcoords="offset points",
-        ha="center",
-        va="bottom",
-        fontsize=SMALL_NUMBER,
-        color=INK,
-    )
-    label.set_visible(False)
+@dataclass(frozen=True)
+class NumberedPart:
+    """A part of a bar with its number.
+
+    Attributes:
+        label: The number in the middle of the part.
+        bar: The part.
+        is_even: Whether its number stands above the bar where it has no room within, or else below;
+            so the numbers of two narrow parts side by side are not read as one.
+    """
+
+    label: Text
+    bar: Rectangle
+    is_even: bool
+
+    def move_number_if_narrow(self) -> None:
+        """Put a number that would fill its part, and touch the next one, beside it."""
+        width = self.label.get_window_extent().width
+        axes = self.label.axes
+        if axes is None or 1.5 * width <= self.bar.get_window_extent().width:
+            return
+        x = self.bar.get_x() + self.bar.get_width() / 2
+        height = 0 if self.is_even else self.bar.get_height()
+        axes.annotate(
+            self.label.get_text(),
+            (x, self.bar.get_y() + height),
+            xytext=(0, 1 if self.is_even else -1),
+            textcoords="offset points",
+            ha="center",
+            va="bottom" if self.is_even else "top",
+            fontsize=SMALL_NUMBER,
+            color=INK,
+        )
+        self.label.set_visible(False)
 
 
 def _draw_shares(
     axes: Axes, rows: Mapping[str, Sequence[int]], names: Sequence[str], *, narrow: bool
-) -> list[tuple[Text, Rectangle]]:
+) -> list[NumberedPart]:
     """Draw a bar for each row, divided into parts, with a legend below; returns its numbers."""
     labels = _wrapped(rows)
     starts = [0.0] * len(rows)
-    drawn: list[tuple[Text, Rectangle]] = []
+    drawn: list[NumberedPart] = []
     for part, name in enumerate(names):
         widths = [counts[part] for counts in rows.values()]
         bars = axes.barh(labels, widths, left=starts, label=name, **_bar_looks(part, len(names)))
         words = [str(width) if width else "" for width in widths]
         looks = _number_looks(part, len(names))
         texts = axes.bar_label(bars, words, label_type="center", fontsize=10.5, **looks)
-        drawn += zip(texts, bars, strict=True)
+        for text, bar in zip(texts, bars, strict=True):
+            drawn.append(NumberedPart(text, bar, is_even=part % 2 == 0))
         starts = [start + width for start, width in zip(starts, widths, strict=True)]
     _hide_frame(axes)
     axes.legend(
@@ -219,7 +244,13 @@ def _looks_of(part: int, n_parts: int) -> tuple[str, str]:
 def _bar_looks(part: int, n_parts: int) -> dict[str, Any]:
     """Return how the bars of a part are drawn."""
     colour, hatch = _looks_of(part, n_parts)
-    return {"color": colour, "hatch": hatch, "edgecolor": INK, "linewidth": 0.8, "height": 0.62}
+    return {
+        "color": colour,
+        "hatch": hatch,
+        "edgecolor": INK,
+        "linewidth": 0.8,
+        "height": BAR_HEIGHT,
+    }
 
 
 def _number_looks(part: int, n_parts: int) -> dict[str, Any]:
