@@ -875,10 +875,13 @@ def test_a_reader_gets_from_the_front_page_to_the_questions_that_an_arm_got_wron
         assert re.search(r"65\.50\s%\s\[60\.71, 69\.99\]", row.inner_text()), (
             "the row says how certain its number is"
         )
-        row.get_by_role("link", name="answers").click()
+        row.get_by_role("link", name="see the 60 answers").click()
         page.wait_for_url("**/answers.html#nb=*")
         assert page.locator("[name=arm]").input_value() == "closed_book"
         assert f"model={MODEL}" in page.url, "the number is of one model"
+        if width == 390:
+            assert not page.locator("[name=show]").is_visible(), "the questions come first"
+            page.locator("summary", has_text="Filters").click()
         page.get_by_label("Show").select_option("wrong")
         page.locator(".rag-tools output", has_text="30 of 60 questions").wait_for()
         page.get_by_role("navigation", name="Questions").get_by_role("link", name="rash 7 ").click()
@@ -908,6 +911,7 @@ def test_the_viewer_is_used_from_the_disk_and_by_keyboard(
     page.goto((project.site / "answers.html").as_uri())
     page.locator(".rag-tools output", has_text="30 of 60 questions").wait_for()
     assert page.locator("[name=show]").input_value() == "disagree", "it opens on what differs"
+    assert "where arms disagree" in page.locator(".rag-tools output").inner_text(), "and says so"
     page.get_by_label("Show").select_option("all")
     page.locator(".rag-tools output", has_text="60 of 60 questions").wait_for()
     assert page.locator("nav[aria-label=Questions] li").count() == 50
@@ -987,6 +991,84 @@ def test_a_list_of_thousands_of_questions_is_short_and_names_each(
     page.close()
 
 
+@pytest.mark.book
+def test_where_no_question_matches_the_viewer_says_which_filter_to_lift(
+    browser: Browser, address: str
+) -> None:
+    filters = f"arm=graphrag&model={MODEL}&show=wrong&text=rash"
+    with visit(browser, f"{address}/answers.html#nb={CHAPTER}&{filters}") as seen:
+        page = seen.page
+        page.locator(".rag-tools output", has_text="0 of 60 questions").wait_for()
+        assert "answered wrongly" in page.locator(".rag-nothing").inner_text()
+        assert "rash" not in page.locator(".rag-nothing").inner_text(), "it would not help"
+        page.get_by_role("link", name="Lift").first.click()
+        page.locator(".rag-tools output", has_text="60 of 60 questions").wait_for()
+        assert page.locator(".rag-question h2").count() == 1
+
+
+@pytest.mark.book
+def test_questions_that_can_be_read_come_before_those_that_are_withheld(
+    browser: Browser, tmp_path: Path
+) -> None:
+    url, rows = chapter_in_viewer(tmp_path, "13_notes_retrieval")
+    assert 0 < rows.question.notna().mean() < 1
+    page = empty_page(browser)
+    page.goto(f"{url}#nb=13_notes_retrieval&show=all")
+    shown = page.locator("output").inner_text()
+    found = re.search(r"([\d,]+) of ([\d,]+) readable", shown)
+    assert found, shown
+    assert int(found[1].replace(",", "")) < int(found[2].replace(",", ""))
+    assert "withheld" not in page.locator("nav[aria-label=Questions] li").first.inner_text()
+    page.close()
+
+
+@pytest.mark.book
+@pytest.mark.parametrize("width", [390, 768, 1024, 1280, 1440, 1920])
+def test_the_headline_claims_are_within_their_frame_at_every_width(
+    browser: Browser, address: str, width: int
+) -> None:
+    with visit(browser, f"{address}/index.html", width=width) as seen:
+        frame = seen.page.locator(".rag-scroll:has(table.rag-landing)")
+        assert frame.evaluate("(e) => e.scrollWidth <= e.clientWidth")
+        claim = frame.locator("td[data-label=Claim]").first.bounding_box()
+        assert claim
+        assert claim["width"] > 200
+
+
+@pytest.mark.book
+@pytest.mark.parametrize("page", ["index", f"notebooks/{CHAPTER}"])
+def test_a_page_prints_dark_on_white_from_the_dark_theme(
+    browser: Browser, address: str, page: str
+) -> None:
+    with visit(browser, f"{address}/{page}.html", theme="dark") as seen:
+        seen.page.emulate_media(media="print")
+        variables = """() => ['background', 'text-base'].map((name) =>
+            getComputedStyle(document.documentElement).getPropertyValue(`--pst-color-${name}`).trim())"""
+        assert seen.page.evaluate(variables) == ["#fff", "#222832"]
+        ground = "(element) => getComputedStyle(element).backgroundColor"
+        assert seen.page.locator("body").evaluate(ground) in (
+            "rgba(0, 0, 0, 0)",
+            "rgb(255, 255, 255)",
+        )
+
+
+@pytest.mark.book
+def test_the_ways_on_from_a_page_have_the_width_of_a_phone(browser: Browser, address: str) -> None:
+    with visit(browser, f"{address}/how-to-read.html", width=390) as seen:
+        boxes = [link.bounding_box() for link in seen.page.locator(".prev-next-area a").all()]
+        assert len(boxes) == 2
+        assert all(box and box["width"] > 300 for box in boxes)
+        assert boxes[0]["y"] < boxes[1]["y"]  # type: ignore[index]
+
+
+@pytest.mark.book
+def test_claims_are_filtered_by_their_verdicts(browser: Browser, address: str) -> None:
+    with visit(browser, f"{address}/{BOARD}.html") as seen:
+        tools = seen.page.locator("form", has=seen.page.get_by_label("Paper's system: rerun"))
+        tools.get_by_label("Paper's system: rerun").select_option("agrees")
+        assert tools.locator("output").inner_text().startswith("1 of ")
+
+
 @given(st.lists(st.text("ab |{}0", min_size=1), min_size=1, max_size=3), st.text("ab Is{}01"))
 def test_a_question_is_rebuilt_from_its_wording(parts: list[str], between: str) -> None:
     id = " | ".join(parts)
@@ -1012,7 +1094,7 @@ def test_a_score_between_right_and_wrong_is_shown_as_its_value(
     assert len(marks) == 2
     assert page.locator("[name=paper] option").all_inner_texts() == ["Regulatory guidance"]
     assert all(re.fullmatch(r"F1 0\.\d\d", mark) for mark in marks), marks
-    assert "_" not in page.locator(".rag-answered .rag-run").first.inner_text()
+    assert "_" not in page.locator(".rag-answered .rag-facts").first.inner_text()
     page.close()
 
 
@@ -1115,4 +1197,4 @@ def test_files_that_a_page_shows_are_shown_as_they_are(project: Project) -> None
 )
 def test_a_chapter_says_whose_claims_it_lists(name: str, whose: str) -> None:
     told = unescape(pieces.findings(load(RESULTS / "laptop" / f"{name}.json")))
-    assert re.search(rf">{whose}.s claims<", told)
+    assert re.search(rf">{whose}.s claims; .here. is by [^<]+<", told)

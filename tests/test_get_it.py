@@ -9,7 +9,9 @@ from publish.paper_pages import PaperPages
 def test_a_known_address_is_cloned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPOSITORY_URL", "https://git.example.org/group/name.git")
     text = PaperPages.get_it()
-    assert "git clone --depth 1 https://git.example.org/group/name.git && cd name" in text
+    assert "git clone --depth 1 https://git.example.org/group/name.git \\\n  && cd name" in text
+    lines = text.splitlines()
+    assert not [line for line in lines if "#" in line.lstrip("#")], "a comment has its own line"
     assert "make reproduce" in text
     assert paper_pages.ARCHIVE not in text
 

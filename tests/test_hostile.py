@@ -325,7 +325,12 @@ DIRECT: dict[str, Callable[[str], str]] = {
 }
 OF_A_RECORD = {
     "publish.pieces.findings",
-    *(f"publish.claim_pages.{name}" for name in ("folded_trial", "here_words", "rows_link")),
+    "publish.selections.link",
+    "publish.selections.linked",
+    *(
+        f"publish.claim_pages.{name}"
+        for name in ("folded_trial", "here_words", "link_verdict", "rows_link")
+    ),
     *(f"publish.pages.Pages.{name}" for name in pages.Pages([]).functions()),
 }
 

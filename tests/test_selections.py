@@ -1,0 +1,196 @@
+"""A link to the answers opens rows that are there, of the arms and the model behind what it follows."""
+
+import json
+import re
+from collections.abc import Iterator
+from html import unescape
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from evaluation import verdicts
+from papers.biomedrag import study
+from publish import claim_pages, number_rows, viewer
+from publish.chapters import chapters
+from publish.pages import Pages
+from publish.selections import DIFFERENT, WRONG, QuestionLists, Selected, Selection
+
+LABELS = {
+    "graph": "Graph",
+    "text": "Text RAG",
+    "graph_text": "Graph with text fallback",
+    "majority": "Majority (floor)",
+}
+
+
+def listed(rows: list[list[tuple[str, str, float]]], *, withheld: int = 0) -> QuestionLists:
+    """Questions with the arm, the model and the score of each answer; the first ones are withheld."""
+    models = ["a-model", "b-model"]
+    entry = {"arms": LABELS, "models": models}
+    questions = viewer.QuestionList([*LABELS], models)
+    for number, answers in enumerate(rows):
+        answered = [
+            {"arm": arm, "model": model, "score": score, "flags": [], "of": "", "repeat": 0}
+            for arm, model, score in answers
+        ]
+        text = viewer.LICENSED if number < withheld else f"Is rash {number} an effect?"
+        unit = {"id": f"unit {number}", "task": "GIT", "split": "test", "strata": {"kind": "x"}}
+        questions.add({**unit, "question": text, "rows": answered}, part=0)
+    groups = f"[{','.join(questions.groups)}]"
+    return QuestionLists(entry, f'ANSWERS.list("01", {groups}, {json.dumps(questions.entries)});\n')
+
+
+@pytest.fixture
+def lists() -> QuestionLists:
+    return listed(
+        [
+            [("graph", "a-model", 1), ("text", "a-model", 0), ("majority", "", 1)],
+            [("graph", "a-model", 1), ("text", "a-model", 1), ("majority", "", 0)],
+            [("graph", "b-model", 0)],
+        ],
+        withheld=1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("selection", "questions", "readable"),
+    [
+        (Selection(), 3, 2),
+        (Selection("graph", model="a-model"), 2, 1),
+        (Selection("graph", "text", "a-model", DIFFERENT), 1, 0),
+        (Selection("graph", model="b-model", show=WRONG), 1, 1),
+        (Selection("text", model="b-model"), 0, 0),
+        (Selection("majority", model="b-model"), 2, 1),
+        (Selection(text="git rash 2"), 1, 1),
+    ],
+)
+def test_a_selection_counts_what_the_viewer_shows(
+    lists: QuestionLists, selection: Selection, questions: int, readable: int
+) -> None:
+    assert lists.select(selection) == Selected(questions, readable)
+
+
+def test_a_selection_without_rows_gives_way_to_the_next(lists: QuestionLists) -> None:
+    empty = Selection("text", model="b-model")
+    half = Selection("graph", "text", "b-model")
+    full = Selection("graph", model="b-model")
+    assert lists.first_with_rows([empty, half, full])[0] == full
+    assert lists.first_with_rows([empty]) == (None, None)
+
+
+def test_a_link_says_how_many_it_opens_and_of_what() -> None:
+    assert Selected(1200, 1200).words(Selection("graph")) == "see the 1,200 answers"
+    assert Selected(1, 1).words(Selection("graph", show=WRONG)) == "see the wrong answer"
+    differ = Selected(5, 2).words(Selection("graph", "text", show=DIFFERENT))
+    assert differ == "see the 5 questions where they differ, 2 of them readable"
+    assert Selected(5, 0).words(Selection("graph")).endswith("texts withheld by licence")
+
+
+def test_an_arm_is_at_the_floor_if_it_is_right_no_more_often_than_one_answer_for_all(
+    lists: QuestionLists,
+) -> None:
+    assert lists.is_at_floor("text", "a-model")
+    assert not lists.is_at_floor("graph", "a-model")
+    assert not lists.is_at_floor("text", "b-model"), "nothing to compare"
+
+
+def test_the_arms_of_an_estimate_are_those_that_its_words_name() -> None:
+    def named(label: str) -> list[str]:
+        return claim_pages._arms_of_estimate({"label": label, "arms": []}, LABELS)
+
+    assert named("GIT, Graph with text fallback minus Text RAG, F1") == ["graph_text", "text"]
+    assert named("Accuracy of Graph with a-model") == ["graph"]
+    assert named("shown minus not shown") == []
+
+
+@pytest.mark.parametrize(
+    ("number", "arm"),
+    [
+        ("biomedrag.table1.llama2_br.git_f1", "lora_rag"),
+        ("biomedrag.table3.llama2_br_git.head_f1", "lora_rag"),
+        ("biomedrag.table1.gpt4.git_f1", "zero_shot"),
+        ("side_effects.table5.misspelt.graphrag", "misspelt.graphrag"),
+        ("drug_interactions.text.similarity", None),
+    ],
+)
+def test_a_number_has_the_arm_of_its_row_and_never_that_of_its_paper(
+    number: str, arm: str | None
+) -> None:
+    labels = dict.fromkeys(
+        ["biomedrag", "lora", "lora_rag", "zero_shot", "text", "graphrag", "misspelt.graphrag"], ""
+    )
+    assert next(number_rows._arms_of_number(number, labels), None) == arm
+
+
+def test_rows_of_biomedrag_are_filled_as_its_chapters_fill_them() -> None:
+    assert number_rows.ARMS_BY_ROW["biomedrag"] == study.ROWS
+
+
+def addresses(pages: Pages) -> Iterator[tuple[str, str]]:
+    """Each address of the viewer on the scoreboards and in the headline claims, with its words."""
+    texts = [*pages.boards().values(), pages.landing(), *map(pages.headlines, pages._headlines)]
+    for text in texts:
+        for address, words in re.findall(r'href="answers\.html#([^"]+)"[^>]*>(.*?)</a>', text):
+            yield unescape(address), unescape(words)
+
+
+def count(script: str, entry: dict[str, Any], filters: dict[str, str]) -> int:
+    """Count the questions that an address selects, apart from the code that writes the links."""
+    _, groups, questions = json.loads(f"[{script[script.index('(') + 1 : script.rindex(')')]}]")
+    arms = {filters["arm"], filters.get("against", "")} if "arm" in filters else {*entry["arms"]}
+    models = {filters["model"], ""} if "model" in filters else {*entry["models"], ""}
+    names, all_models = [*entry["arms"]], [*entry["models"], ""]
+    found = 0
+    for identifier, group, text, _, scores, _ in questions:
+        task, _, strata, wording, sources = groups[group]
+        searched = f"{identifier} {text} {wording} {strata} {task}".lower()
+        shown = [
+            score
+            for (arm, model), score in zip(sources, scores, strict=True)
+            if names[arm] in arms and all_models[model] in models
+        ]
+        fits = {
+            None: True,
+            "disagree": len({*shown}) > 1,
+            "wrong": any(score is not None and score < 1 for score in shown),
+        }[filters.get("show")]
+        found += bool(shown) and fits and filters.get("text", "").lower() in searched
+    return found
+
+
+@pytest.mark.book
+@pytest.mark.slow
+def test_every_link_of_the_scoreboards_opens_as_many_rows_as_it_says() -> None:
+    pages = Pages(chapters())
+    counts: dict[str, int] = {}
+    links = [*addresses(pages)]
+    assert len(links) > 200
+    for address, words in links:
+        filters = {name: values[0] for name, values in parse_qs(address).items()}
+        notebook = filters.pop("nb")
+        answers = pages.answers[notebook]
+        if address not in counts:
+            script = answers.scripts[f"answers/{notebook}.js"]
+            counts[address] = count(script, answers.entry, filters)
+        assert counts[address] > 0, address
+        number = re.search(r"see the ([\d,]+) ", words)
+        if number:
+            assert int(number[1].replace(",", "")) == counts[address], address
+
+    decided = "side_effects.claim.graphrag_beats_text_rag"
+    link = claim_pages.link_verdict(
+        verdicts.verdict_mark("with the claim"), pages._claim_rows[decided], "here", pages.answers
+    )
+    assert re.search(r"arm=authors_graphrag&amp;against=authors_format_[ab]", link), (
+        "the forced tie did not decide"
+    )
+    row = pages.landing().partition("</tr>")[2].partition("</tr>")[0]
+    estimates = pages._claim_rows[decided]["rescored_estimates"]
+    for text in ("RAG, Format B", "RAG, Format A"):
+        least = min(each["value"] for each in estimates if each["arms"][1]["label"] == text)
+        assert re.search(
+            rf"Released answers.*?\{100 * least:+.1f} \[[^]]+\] points over {text}", row
+        )
+    assert "RAG, Format A, authors&#39; prompt is at the floor of guessing." in row
+    assert row.index("floor of guessing") < row.index("With the prompts of the paper")
