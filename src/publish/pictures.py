@@ -171,12 +171,14 @@ class NumberedPart:
     """A part of a bar with its number.
 
     Attributes:
+        axes: The panel.
         label: The number in the middle of the part.
         bar: The part.
         is_even: Whether its number stands above the bar where it has no room within, or else below;
             so the numbers of two narrow parts side by side are not read as one.
     """
 
+    axes: Axes
     label: Text
     bar: Rectangle
     is_even: bool
@@ -184,12 +186,11 @@ class NumberedPart:
     def move_number_if_narrow(self) -> None:
         """Put a number that would fill its part, and touch the next one, beside it."""
         width = self.label.get_window_extent().width
-        axes = self.label.axes
-        if axes is None or 1.5 * width <= self.bar.get_window_extent().width:
+        if 1.5 * width <= self.bar.get_window_extent().width:
             return
         x = self.bar.get_x() + self.bar.get_width() / 2
         height = 0 if self.is_even else self.bar.get_height()
-        axes.annotate(
+        self.axes.annotate(
             self.label.get_text(),
             (x, self.bar.get_y() + height),
             xytext=(0, 1 if self.is_even else -1),
@@ -216,7 +217,7 @@ def _draw_shares(
         looks = _number_looks(part, len(names))
         texts = axes.bar_label(bars, words, label_type="center", fontsize=10.5, **looks)
         for text, bar in zip(texts, bars, strict=True):
-            drawn.append(NumberedPart(text, bar, is_even=part % 2 == 0))
+            drawn.append(NumberedPart(axes, text, bar, is_even=part % 2 == 0))
         starts = [start + width for start, width in zip(starts, widths, strict=True)]
     _hide_frame(axes)
     axes.legend(
