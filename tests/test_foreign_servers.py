@@ -42,7 +42,7 @@ class Foreign:
     """A server of others.
 
     Attributes:
-        package: What gives its version.
+        package: The module that gives its version.
         command: Arguments after the interpreter; ``{weights}``, ``{gguf}`` and ``{port}`` are filled in.
         engine: The project's environment that has it; empty for one of its own.
         requirements: What that one has.
@@ -274,7 +274,8 @@ def _without_version(text: str) -> str:
 
 
 def _version(foreign: Foreign) -> str:
-    code = f"from importlib.metadata import version; print(version('{foreign.package}'))"
+    code = "from importlib.metadata import packages_distributions, version; "
+    code += f"print(version(packages_distributions()['{foreign.package}'][0]))"
     python = str(foreign.python())
     process = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
     return f"{foreign.package} {process.stdout.strip()}".strip()
