@@ -152,6 +152,7 @@ def test_where_the_systems_python_is_too_old_or_too_new_another_one_is_taken(pro
         assert version.strip() in ("(3, 11)", "(3, 12)")
 
 
+@pytest.mark.slow
 def test_a_set_up_without_a_network_says_so_before_pip_does(project: Path) -> None:
     (project / ".venv").unlink()
     (project / "locks").mkdir()

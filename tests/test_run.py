@@ -431,6 +431,7 @@ def test_a_module_edited_while_its_notebook_runs_makes_the_result_stale(ready, r
     assert "done in" not in make(run_in, "notebook", "NB=01_demo_first").stderr
 
 
+@pytest.mark.slow
 def test_a_run_whose_inputs_were_not_noted_runs_again(ran, run_in):
     notes = ran / "_build" / "inputs" / "smoke"
     (notes / "01_demo_first.json").unlink()
@@ -496,6 +497,7 @@ def test_closed_output_a_file_in_place_of_a_folder_and_a_colon_are_survived_or_t
         assert refused.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_too_few_open_files_are_told_in_a_line_and_too_low_a_limit_of_ones_own_is_raised(
     ready, run_in
 ):
@@ -563,6 +565,7 @@ def test_a_full_disk_is_told_in_a_line(ready, run_in):
     assert "Free some space" in process.stderr
 
 
+@pytest.mark.slow
 def test_a_damaged_run_is_told_and_made_anew(ran, run_in):
     damaged = [
         ran / "_build" / path
@@ -587,6 +590,7 @@ def test_a_notebook_that_is_none_is_named(ready, run_in):
     assert "Traceback" not in process.stderr
 
 
+@pytest.mark.slow
 def test_a_record_counts_though_the_clock_was_set_back_meanwhile(ready, run_in):
     path = ready / "notebooks" / "01_demo_first.ipynb"
     path.write_text(

@@ -127,6 +127,7 @@ def test_two_notebooks_of_one_make_share_a_server_that_ends_with_the_make(projec
     assert nothing_is_left(project)
 
 
+@pytest.mark.slow
 def test_a_server_that_was_started_by_hand_stays_until_it_is_stopped(folder, hold, run_in):
     user = hold()
     url = address(user)
@@ -151,6 +152,7 @@ def test_a_server_whose_starter_is_killed_before_it_is_ready_ends(project, folde
     assert nothing_is_left(project)
 
 
+@pytest.mark.slow
 def test_the_status_names_who_uses_a_server(hold, run_in):
     user = hold()
     url = address(user)
@@ -261,6 +263,7 @@ def run_of_make(project: Path, start_in: Start) -> subprocess.Popen[str]:
         ),
     ],
 )
+@pytest.mark.slow
 def test_kill_9_of_any_process_of_a_make_leaves_nothing(project, folder, run_of_make, victim):
     make = psutil.Process(run_of_make.pid)
     assert address(run_of_make)
