@@ -197,8 +197,8 @@ def test_a_task_whose_papers_method_asks_no_llm_is_listed_and_not_counted(
     assert "Own?" in advice.methods_table().html
     words = advice.summary()
     assert "On one of one tasks" in words
-    assert 'asks no language model there: "Own?".' in words
-    assert "Not counted" not in Advice([counted]).summary()
+    assert 'asks no language model itself are not counted: "Own?".' in words
+    assert "not counted" not in Advice([counted]).summary()
 
 
 @pytest.mark.parametrize("task", [replace(TASK, only={"kind": "x"}), replace(TASK, measure="f1")])

@@ -148,7 +148,7 @@ def _as_reported(decision: Decision, rule: Rule, outcomes: Outcomes) -> dict[str
     why = decision.why
     needed = decisions.two_digits(decision.needed) if decision.needed else None
     if needed:
-        why += f" If the values here are the true ones, about {needed:,} rows would decide."
+        why += f" If the values here are the true ones, a test needs about {needed:,} rows."
     return {
         "why": why,
         "test": rule.words(outcomes.label),
@@ -489,11 +489,9 @@ def _no_answers(rule: Rule, missing: Sequence[str], scoped: _Scoped, kind: Basis
     if scoped.others:
         about = f"{_names_in_words(rule.scope)} models"
         return decisions.another_model(about, scoped.others)
-    is_released = kind == "rescored"
-    answers = "answers are released" if is_released else "answers among this chapter's rows"
     names = ", ".join(map(scoped.rows.label, missing))
-    label = measure_label(rule.measure)
-    why = f"{names}: no {answers}, which would tell the {label}."
+    has_none = "No answers are released" if kind == "rescored" else "This chapter has no answers"
+    why = f"{has_none} by {names}, so their {measure_label(rule.measure)} is unknown."
     reasons = dict.fromkeys(scoped.rows.why_not_run(arm) for arm in missing)
     return Decision("not tested", " ".join([why, *reasons]).strip(), reason="no answers")
 

@@ -211,7 +211,7 @@ def footer(chapter: Chapter, *, has_tables: bool) -> str:
         "## Use this chapter",
         "",
         f"- **Run it**: `make notebook NB={chapter.name}`, or `make lab` to edit it; "
-        "[where the project is](../index.md#get-it-and-what-it-costs).",
+        "[get the project first](../index.md#get-it-and-what-it-costs).",
         f"- **Cite** this book, with the commit at the top of the chapter{source}: "
         "[how to cite](../index.md).",
         "- **Its data**: [sources, licences and digests](../provenance.md).",

@@ -237,7 +237,8 @@ class PaperPages(BoardPages):
         for reason, claims in by_reason.items():
             meaning = REASONS.get(reason, "No run of this book has tested these yet.")  # type: ignore[call-overload]
             listed = "\n".join(f"- {escape(claim)}" for claim in claims)
-            texts.append(f"**{len(claims)} of the claims.** {meaning}\n\n{listed}")
+            count = "One claim" if len(claims) == 1 else f"{len(claims)} claims"
+            texts.append(f"**{count}.** {meaning}\n\n{listed}")
         return "\n\n".join(texts)
 
 

@@ -134,7 +134,7 @@ class Advice:
         if not own:
             return ""
         tasks = figures.listed([f'"{words}"' for words in own])
-        return f"Not counted, for the paper's own method asks no language model there: {tasks}. "
+        return f"Tasks whose paper asks no language model itself are not counted: {tasks}. "
 
     def table(self) -> figures.Html:
         """Return a row for each task: the best simple method, the best other one, and the test."""
