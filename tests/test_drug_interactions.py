@@ -654,6 +654,7 @@ def test_every_contradiction_names_its_numbers_and_its_sums_are_right(run: Run) 
     sums = {
         "degree": f"{2 * once / values['table1.nodes']:.2f} if",
         "memory": f"{values['text.small_model_parameters'] * values['text.small_model_bits'] / 8:.0f} GB",
+        "main_memory": f"{values['text.large_model_parameters'] * values['text.large_model_bits'] / 8:.0f} GB",
         "scale": f"4.5 is {(rating - 1) / 4} of the range from 1 to 5, and {rating / 5} of 5",
     }
     statements = {c.id.rsplit(".", 1)[1]: c.says[-1].what for c in printed.contradictions}
@@ -700,6 +701,8 @@ def test_the_page_says_which_scale_each_stated_gain_holds_on() -> None:
                 _, relative, rated = paper_rules.readings(gain.best, baseline.value)
                 assert f"{100 * rated:.1f} %" in page, (size, baseline.id)
                 assert size == "8b" or f"{100 * relative:.1f} %" in page, baseline.id
+            for share in gain.shares_of_best():
+                assert size == "8b" or f"{100 * share:.1f} %" in page
 
 
 def test_the_small_models_gains_are_the_stated_ones_on_the_scale_of_one_to_five() -> None:
@@ -743,6 +746,27 @@ def test_gains_that_need_two_scales_are_left_open(run: Run) -> None:
     for finding in findings.values():
         assert "30 % holds relative to the rating from 1 to 5" in finding.why
         assert "15 % holds relative to the score from 0 to 1" in finding.why
+    assert "which does not decide: 14.8 % and 12.9 %" in findings["gain_over_text"].why
+
+
+def test_the_order_of_table_two_and_the_count_of_right_queries_decide_as_printed(run: Run) -> None:
+    claims = ("first_in_table_two", "agentic_second_in_table_two", "first_query_right")
+    rules.decide(run, ingestion.outcomes(run, [], 100), *claims, printed=run.printed)
+    assert [(c.verdict, c.kind) for c in run.claims] == [("agrees", "printed")] * 3
+    assert "DrugRAG 77.7%, then GraphRAG 67.7%" in run.claims[0].why
+    assert "1.5 points above RAG (Text)" in run.claims[1].why
+    assert "85 of 100" in run.claims[2].why
+    assert [(f.answer, f.reason) for f in run.here_findings] == [
+        ("not run", "printed only"),
+        ("not run", "printed only"),
+        ("not run", "no answers"),
+    ]
+
+
+def test_a_latency_that_nobody_timed_is_not_run(run: Run) -> None:
+    rules.decide(run, ingestion.outcomes(run, [], 100), "latency_like_agentic")
+    assert (run.claims[0].verdict, run.claims[0].reason) == ("cannot be tested", "not public")
+    assert (run.here_findings[0].answer, run.here_findings[0].reason) == ("not run", "no answers")
 
 
 @pytest.mark.parametrize(
@@ -777,7 +801,7 @@ def decide_queries(run: Run, arm: str, rights: Sequence[float], seconds: Sequenc
     for i, (right, spent) in enumerate(zip(rights, seconds, strict=True)):
         strata = {"hops": "two hops", "chain": "without a chain" if i % 2 else "with a chain"}
         units.append(PlainUnit(f"{i}", f"drug {i}", "", "", strata))
-        measures = {"right": (right, 1.0), "latency": (spent, 1.0)}
+        measures = {"right": (right, 1.0), "latency": (spent, 1.0), "answered": (i % 4 > 0, 1.0)}
         answers.append(Answer(task="queries", measures=measures))
     rows = run.answer({arm: lambda _: answers}, units)
     rules.decide(run, ingestion.outcomes(run, rows, 200), *QUERY_CLAIMS)
@@ -800,6 +824,10 @@ def test_the_speed_of_a_graph_is_decided_by_the_interval_of_the_median(
     decide_queries(run, arm, [1.0] * 40, seconds)
     assert (run.claims[0].verdict, run.claims[0].reason) == ("cannot be tested", "not public")
     assert run.here_findings[0].answer == answer
+    (answered_by,) = run.here_findings[0].models
+    assert answered_by.endswith("no language model")
+    assert ("embedded graph" in answered_by) == (arm == "graph")
+    assert "10 of the 40 timed queries (25.0 %) return nothing" in run.here_findings[0].why
 
 
 @pytest.mark.parametrize("arm", ["neo4j", "graph"])

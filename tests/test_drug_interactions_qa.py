@@ -677,7 +677,7 @@ def test_a_passage_that_is_longer_than_the_encoder_reads_is_found_by_its_best_wi
     assert passages.search(["gamma"], 2)[0][0] == 3
     assert "Gamma brings a rash." in passages.texts[3]
     assert passages.search(["alpha"], 4)[0][3] == 3  # each passage once
-    assert "1 of the 4 passages" in passages.reading()
+    assert "1 of the 4 passages are longer. All are read in" in passages.reading()
     index = indexes.TextIndex(passages.texts, Words())
     assert answering.Passages(passages.texts, index, tuple(range(4))).texts == passages.texts
 
@@ -1240,8 +1240,30 @@ def test_one_example_helps_only_if_it_does_with_and_without_brands() -> None:
     assert decide_here("one_example_helps", out.where(kind="one hop")).verdict == "agrees"
 
 
-def test_the_kind_of_questions_with_a_brand_exists() -> None:
-    assert decisions.BRANDS in {form.kind for form in FORMS}
+@pytest.mark.parametrize(
+    ("n_right", "verdict"), [(60, "agrees"), (44, "inconclusive"), (5, "differs")]
+)
+def test_most_first_statements_are_right_only_with_and_without_brands(
+    n_right: int, verdict: str
+) -> None:
+    rows = []
+    for kind, n in (("brand names", 20), ("one hop", 60), ("unknown names", 10)):
+        for number in range(n):
+            is_right = kind == "unknown names" or (kind == "one hop" and number < n_right)
+            unit = f"{kind} {number}"
+            first = {"first_statement": (float(is_right), 1.0)}
+            row = Answer(arm="example", task="cypher", unit=unit, cluster=unit, measures=first)
+            rows.append(replace(row, strata={"kind": kind}))
+    decision = decide_here("first_query_right", Outcomes(rows, labels=qa.LABELS, draws=500))
+    assert decision.verdict == verdict
+    assert [estimate.n for estimate in decision.estimates] == [70, 90]
+    assert "Of 90 questions, 10 are about an invented name" in decision.why
+    assert "and 20 name a brand" in decision.why
+    assert "n = 60." in decision.why
+
+
+def test_the_kinds_of_questions_with_a_brand_or_an_invented_name_exist() -> None:
+    assert {decisions.BRANDS, decisions.INVENTED} <= {form.kind for form in FORMS}
 
 
 def decide_here(name: str, rows: Outcomes) -> Decision:

@@ -115,14 +115,20 @@ class Passages:
         return results
 
     def reading(self) -> str:
-        """Return how much of the passages the encoder reads, in a sentence."""
+        """Return how many passages the encoder reads in part, in a sentence."""
         encoder = self.index.encoder
         n_cut = encoder.count_truncated(self.index.texts)
         n_cut_whole = encoder.count_truncated(self.texts)
+        text = (
+            f"{encoder.name} reads at most {encoder.max_tokens} tokens; {n_cut_whole:,} of the "
+            f"{len(self.texts):,} passages are longer"
+        )
+        n_windows = len(self.passage_of)
+        if n_windows == len(self.texts):
+            return f"{text} and are truncated."
         return (
-            f"{encoder.name} reads {encoder.max_tokens} tokens at once, fewer than {n_cut_whole:,} "
-            f"of the {len(self.texts):,} passages have. It reads them in {len(self.passage_of):,} "
-            f"windows, of which it cuts {n_cut:,}."
+            f"{text}. All are read in {n_windows:,} windows, of which {n_cut:,} are longer and are "
+            "truncated."
         )
 
     def evidence(self, rows: Sequence[int], *requests: str) -> Evidence:

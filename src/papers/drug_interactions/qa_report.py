@@ -154,11 +154,15 @@ def scope_words(medquad: Outcomes) -> str:
 
 def _report_cypher(run: Run, both: Outcomes, writer: str) -> None:
     written = both.where(task="cypher", arm="example")
-    n_branded = sum(strata.get("kind") == "brand names" for strata in written.frame.strata)
+    kinds = [strata.get("kind") for strata in written.frame.strata]
+    n_branded, n_invented = kinds.count("brand names"), kinds.count("unknown names")
     for step in ("first_try", "repaired", "simplified"):
         share = written.score(step)
         of_hundred = Score(100 * share.value, share.n, 100 * share.low, 100 * share.high)
-        note = f"of {share.n} questions; {n_branded} have a brand that no first statement can find"
+        note = (
+            f"of {share.n} questions; {n_branded} have a brand that no first statement can find, "
+            f"{n_invented} an invented name, for which every valid statement is right"
+        )
         run.rerun(f"{TEXT}cypher.{step}", of_hundred, model=writer, note=note)
     note = "median, repairs and waiting for other requests included."
     run.rerun(f"{TEXT}cypher_seconds", written.score("median(seconds)"), model=writer, note=note)

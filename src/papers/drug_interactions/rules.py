@@ -15,7 +15,7 @@ from scipy.stats import kendalltau
 
 from evaluation import decisions, figures
 from evaluation.decisions import Decision, Part
-from evaluation.metrics import Score, bootstrap
+from evaluation.metrics import Score, bootstrap, wilson
 from evaluation.outcomes import Outcomes
 from evaluation.published import Number, Published, Rule
 from evaluation.rules import evaluate
@@ -223,7 +223,31 @@ def _leads_by_both_graphs(outcomes: Outcomes, **strata: str) -> Decision:
 def example_helps(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     """Decide whether the example in the prompt makes more first statements right (System)."""
     rule = Rule(better=("example",), than=("no_example",), measure="first_statement", margin=FAR)
-    return _by_both_readings(rule, outcomes.where(task="cypher"))
+    decision = _by_both_readings(rule, outcomes.where(task="cypher"))
+    if decision.verdict not in TESTED:
+        return decision
+    text = _invented_text(outcomes, "example", "no_example")
+    return replace(decision, why=decision.why + text)
+
+
+def _invented_text(outcomes: Outcomes, *arms: str) -> str:
+    """Say which questions make a first statement right, or wrong, whatever the model writes."""
+    rows = outcomes.where(task="cypher", arm=list(arms))
+    kinds = rows.frame.strata.map(lambda strata: strata.get("kind"))
+    others = rows.select(~kinds.isin([INVENTED, BRANDS]))
+    if INVENTED not in set(kinds) or others.frame.empty:
+        return ""
+    counts = rows.frame.groupby(kinds).unit.nunique()
+    shares = []
+    for arm in arms:
+        share = figures.score_text(others.score("first_statement", arm))
+        shares.append(f"{rows.label(arm)} {share}")
+    return (
+        f" Of {rows.frame.unit.nunique()} questions, {counts[INVENTED]} are about an invented "
+        f"name, for which every valid statement is right, and {counts.get(BRANDS, 0)} name a "
+        "brand, for which no first statement can be. Right first statements without both: "
+        f"{'; '.join(shares)}, n = {others.frame.unit.nunique()}."
+    )
 
 
 @dataclass(frozen=True)
@@ -242,6 +266,10 @@ class ShareText:
 RESCUED = ShareText(
     "First statements that found nothing, share resolved by a later step",
     "of {n} first statements that found nothing, a later step resolved {share}",
+)
+FIRST_RIGHT = ShareText(
+    "Questions, share whose first statement is right",
+    "of {n} questions, the first statement is right for {share}",
 )
 FOUND_NOTHING = ShareText(
     "Wrong first statements, share that found nothing",
@@ -270,6 +298,27 @@ def _rescuers_text(outcomes: Outcomes) -> str:
     )
 
 
+def first_query_right_as_printed(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  # noqa: ANN401
+    """Decide whether the printed count of right first queries is most of them (Results).
+
+    The questions are the units of the interval.
+    """
+    number = printed.number("drug_interactions.text.cypher.first_try")
+    n = int(printed.number("drug_interactions.text.questions").value)
+    share = Score(number.value / n, n, *wilson(number.value, n))
+    of_all = f"{number.printed} of {n} queries"
+    why = f"Printed: right on the first try in {of_all}, {figures.score_text(share)}."
+    return Decision(decisions.above(share, HALF), why)
+
+
+def first_query_right(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Decide whether most first statements of this run are right (Results, Cypher generation)."""
+    decision = _share_by_both_readings("first_statement", outcomes, FIRST_RIGHT)
+    if decision.verdict not in TESTED:
+        return decision
+    return replace(decision, why=decision.why + _invented_text(outcomes, "example"))
+
+
 def failures_find_nothing(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     """Decide whether most wrong first statements found nothing (Results, Cypher generation)."""
     return _share_by_both_readings("found_nothing", outcomes, FOUND_NOTHING)
@@ -292,7 +341,7 @@ def _readings(rows: Outcomes) -> dict[str, Outcomes]:
     The project chose brands that the graph lacks. The paper names brands among its failures, and
     does not say how many of its questions had one.
     """
-    is_branded = rows.frame.strata.map(lambda strata: strata.get("kind") == BRANDS)
+    is_branded = rows.frame.strata.map(lambda strata: strata.get("kind") == BRANDS).astype(bool)
     return {"brand names left out": rows.select(~is_branded), "all questions": rows}
 
 
@@ -384,6 +433,86 @@ def agentic_adds_little(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN4
         ),
     ]
     return decisions.decide_by_intervals(gains, (0.0,), why=why, p=p)
+
+
+TABLE_TWO_SIZES = ("70b", "8b")
+"""The models of Table II, as ids spell their size."""
+
+
+def first_in_table_two(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  # noqa: ANN401
+    """Decide whether DrugRAG has the highest value of both columns of Table II as printed."""
+    are_first = []
+    texts = []
+    for size in TABLE_TWO_SIZES:
+        numbers = [_table_two(printed, arm, size) for arm in TABLE_TWO_ARMS]
+        best, second = sorted(numbers, key=lambda number: -number.value)[:2]
+        are_first.append(best.row == "DrugRAG" and best.value > second.value)
+        texts.append(
+            f"{best.column}: {best.row} {best.printed}, then {second.row} {second.printed}"
+        )
+    return Decision(decisions.exactly(all(are_first)), f"{'; '.join(texts)}.")
+
+
+def agentic_second_in_table_two(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  # noqa: ANN401
+    """Decide whether the row GraphRAG of Table II as printed is slightly above RAG (Text)."""
+    are_slight = []
+    texts = []
+    for size in TABLE_TWO_SIZES:
+        text, agentic, best = (
+            _table_two(printed, arm, size) for arm in ("rag_text", "graphrag", "drugrag")
+        )
+        gain, further = agentic.value - text.value, best.value - agentic.value
+        are_slight.append(0 < gain < further)
+        texts.append(
+            f"{agentic.column}: {agentic.row} {agentic.printed}, {100 * gain:.1f} points above "
+            f"{text.row} and {100 * further:.1f} below {best.row}"
+        )
+    return Decision(decisions.exactly(all(are_slight)), f"{'; '.join(texts)}.")
+
+
+TABLE_TWO_ARMS = ("no_retrieval", "rag_text", "graphrag", "drugrag")
+"""The rows of Table II, as ids spell them."""
+
+
+def _table_two(printed: Published, arm: str, size: str) -> Number:
+    return printed.number(f"drug_interactions.table2.{arm}.llama_{size}")
+
+
+STORES = {
+    "neo4j": "Neo4j, no language model",
+    "graph": "an embedded graph in the place of Neo4j, no language model",
+}
+"""The arms that answer a query, in the order in which they decide its speed, as a page says it."""
+MILLISECONDS = 0.01
+"""What "on the order of milliseconds" ends at, in seconds."""
+
+
+def graph_answers_in_milliseconds(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Decide whether the median query takes less than ten milliseconds (System, ingestion)."""
+    queries = outcomes.where(task="queries")
+    rules = [Rule(below=store, measure="median(latency)", bound=MILLISECONDS) for store in STORES]
+    decision = evaluate(Rule(first_of=tuple(rules)), queries, "rerun", paper="")
+    if decision.verdict not in TESTED:
+        return decision
+    store = next(arm for arm in STORES if arm in queries.arms)
+    why = f"By {STORES[store]}. {decision.why}"
+    found = queries.rows_with("answered", store)
+    n_empty = sum(measures["answered"][0] == 0 for measures in found.measures)
+    if len(found):
+        share = figures.number(n_empty / len(found))
+        why += f" {n_empty} of the {len(found)} timed queries ({share}) return nothing."
+    # no model took part, although one answers elsewhere in the chapter
+    return replace(decision, why=why, models=(STORES[store],))
+
+
+def latency_like_agentic(_: Outcomes, **__: Any) -> Decision:  # noqa: ANN401
+    """Say why no answer tells how long a question takes (Discussion, speed)."""
+    why = (
+        "Requests run concurrently, so no question was timed end to end. It would take one "
+        "question at a time in all three arms, with no reply stored. Chapter 18 times single "
+        "questions, but none by an agent or by a model that writes Cypher."
+    )
+    return Decision("not tested", why, reason="no answers")
 
 
 def one_query_for_two_hops(_: Outcomes, **__: Any) -> Decision:  # noqa: ANN401
@@ -599,7 +728,7 @@ SCALES = (
     "relative to the score from 0 to 1",
     "relative to the rating from 1 to 5",
 )
-"""What a gain can be measured on, in the order of `readings`."""
+"""What we measure a gain on, in the order of `readings`."""
 GAINS = {"gain_no_retrieval": ("no_retrieval",), "gain_rag_text": ("rag_text", "graphrag")}
 """The gains that the abstract states, and the baselines in Table II."""
 GAIN_TOLERANCE = 0.025 + 1e-9
@@ -645,11 +774,15 @@ class StatedGain:
         texts.append(f"the paper says about {100 * self.stated:.0f} %")
         return "; ".join(texts)
 
+    def shares_of_best(self) -> list[float]:
+        """Return the differences divided by DrugRAG's own score, which decide nothing."""
+        return [1 - baseline.value / self.best for baseline in self.baselines]
+
     def scales_text(self) -> str:
         """Return on which scales the stated gain holds, as a clause."""
         scales = self.scales()
         if not scales:
-            return f"{100 * self.stated:.0f} % holds on no scale"
+            return f"{100 * self.stated:.0f} % holds on none of the three scales"
         return f"{100 * self.stated:.0f} % holds {figures.listed(scales)}"
 
 
@@ -678,6 +811,8 @@ def _decide_gain(printed: Published, name: str) -> Decision:
     gains = stated_gains(printed)
     clauses = [gain.scales_text() for gain in gains.values()]
     why = f"DrugRAG's score is {best.printed}: {gains[name].text()}. {'; '.join(clauses)}."
+    shares = [f"{100 * share:.1f} %" for share in gains[name].shares_of_best()]
+    why += f" Divided by DrugRAG's own score, which does not decide: {figures.listed(shares)}."
     own_scales = gains[name].scales()
     scales = [set(gain.scales()) for gain in gains.values()]
     common_scales = set.intersection(*scales)
