@@ -223,10 +223,8 @@ def test_the_opening_names_an_answer_that_is_given_to_many_questions() -> None:
         answers.append(replace(row, answer=text, measures=measures))
     out = Outcomes(answers + rows("documents", 0.1, documents=4), draws=200)
     opening = openings.finetuning(out, dict.fromkeys(tuning.SPLITS, log(3.0, 2.0)), "a model")
-    assert '3 of these answers are exactly "Yes."' in opening
-    assert (
-        "changes by \N{MINUS SIGN}30.0 points, and that of the others by +10.0 points." in opening
-    )
+    assert '3 answers are exactly "Yes.". Their F1 changes by \N{MINUS SIGN}30.0 points;' in opening
+    assert "that of the other answers by +10.0 points." in opening
 
 
 def test_a_server_without_adapters_is_found_out_before_any_training(

@@ -193,7 +193,7 @@ def test_an_own_document_is_recognised_by_its_title_as_in_the_authors_code(
 def test_the_methods_are_told_with_what_they_kept_of_the_own_document(sample: data.Data) -> None:
     """Without the rule for any query: the best three of Table 3; with it for each query: the last two."""
     table = released.own_document_table(sample, published("qa_rag"))
-    removed = dict(zip(table["method"], table["own document removed"], strict=True))
+    removed = dict(zip(table["method"], table[released.OWN_DOCUMENT_REMOVED], strict=True))
     assert list(table["printed precision"]) == sorted(table["printed precision"], reverse=True)
     three = [arm for arm in removed if not arm.endswith(", 12")]
     assert three[:3] == ["QA-RAG", "Only hypothetical answer", "HyDE"]

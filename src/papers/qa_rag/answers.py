@@ -15,6 +15,7 @@ import bm25s
 
 from evaluation import figures
 from evaluation.answers import Answer, Item
+from evaluation.metrics import Score
 from evaluation.outcomes import Outcomes
 from evaluation.record import Run
 from evaluation.similarity import bertscore_arms
@@ -53,13 +54,19 @@ PAPER_ENCODER = "microsoft/deberta-xlarge-mnli"
 """Of BERTScore, as the authors' notebook names it."""
 
 
-def other_scale(encoder: str) -> str:
-    """Why a BERTScore by this encoder is no rerun of a printed one; empty for the paper's."""
+def other_scale(encoder: str, model: str, score: Score) -> str:
+    """Why a BERTScore by this encoder is no rerun of a printed one; empty for the paper's.
+
+    Args:
+        encoder: Name of the encoder.
+        model: Name of the model that answered.
+        score: Its score by this encoder.
+    """
     if encoder == PAPER_ENCODER:
         return ""
     return (
-        f"Scores by {encoder} and by {PAPER_ENCODER} are on different scales, and this run did not "
-        "fetch the paper's encoder"
+        f"The paper's encoder ({PAPER_ENCODER}) was not fetched. With {encoder}, whose scale "
+        f"differs, the value of {model}'s answers is {figures.score_text(score)}, n = {score.n}."
     )
 
 
@@ -448,10 +455,9 @@ def report(run: Run, outcomes: Outcomes, model: str, encoder: str) -> None:
             run.not_run(number.id, "No question of this run was put to this method.")
             continue
         score = outcomes.score(measure, arm)
-        scale = other_scale(encoder)
+        scale = other_scale(encoder, model, score)
         if scale:
-            found = f"{model}'s answers have {figures.score_text(score)}, n = {score.n}."
-            run.not_run(number.id, f"{scale}; {found}")
+            run.not_run(number.id, scale)
             continue
         note = "The passages are cut; see the chapter."
         if arm in SEARCHED:

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from evaluation import figures
 from evaluation.interactions import interaction
 from evaluation.interval_plot import write_in_empty_row
+from evaluation.measures import measure_label
 from evaluation.outcomes import Comparison, Outcomes
 from evaluation.paired import Paired
 from papers.qa_rag.data import OWN, REMOVED, UNRECOGNISED
@@ -35,6 +36,38 @@ LEADS = (
 )
 """QA-RAG's lead over the question without the authors' rule, by it, and by it for every query: a
 family."""
+
+AUTHORS_LEADS = (
+    ("qa_rag_authors_rule", "question_rule"),
+    ("qa_rag_authors_rule", "hypothetical_authors"),
+    ("qa_rag_authors_rule", "multiquery_rule"),
+    ("qa_rag_authors_rule", "hyde_authors"),
+)
+"""QA-RAG's lead with answers to the authors' message and with their rule: a family of four."""
+
+SAME_DOCUMENTS_LEADS = (
+    ("qa_rag_authors", "question"),
+    ("qa_rag_authors", "hypothetical_authors"),
+    ("qa_rag_authors", "multiquery_authors"),
+    ("qa_rag_authors", "hyde_authors"),
+)
+"""The same where no document is removed."""
+
+_PRECISION = "precision_without_judge"
+DECIDING = (
+    (_PRECISION, AUTHORS_LEADS),
+    ("answer_found", AUTHORS_LEADS),
+    (_PRECISION, SAME_DOCUMENTS_LEADS),
+    ("answer_found", SAME_DOCUMENTS_LEADS),
+    (_PRECISION, (("hypothetical_authors", "question_rule"),)),
+    (_PRECISION, (("hypothetical_authors", "question"),)),
+    (_PRECISION, (("qa_rag_authors", "hypothetical_12_authors"),)),
+    ("answer_found", (("qa_rag_authors", "hypothetical_12_authors"),)),
+    (_PRECISION, (("qa_rag_authors", "question_12"),)),
+    ("document_recall", (("hypothetical_authors", "hyde_authors"),)),
+)
+"""What decides here, by the rules of `data/published/qa_rag.yml`: measures, and families of pairs
+with answers to the authors' message."""
 
 COLOUR = "#125ee0"
 ROW_HEIGHT = 0.5
@@ -75,6 +108,25 @@ def family_in_words(comparisons: Sequence[Comparison]) -> str:
 def with_family(caption: str, comparisons: Sequence[Comparison]) -> str:
     """A caption that says over how many comparisons p is adjusted."""
     return f"{caption}; p: {family_in_words(comparisons) or 'one comparison, not adjusted'}"
+
+
+def deciding_table(outcomes: Outcomes) -> pd.DataFrame:
+    """Tabulate the comparisons of `DECIDING` whose arms ran, each with the p of its family."""
+    rows = []
+    for measure, pairs in DECIDING:
+        comparisons = compare_available(outcomes, pairs, measure)
+        for comparison in comparisons:
+            row = {
+                "first": outcomes.label(comparison.first),
+                "second": outcomes.label(comparison.second),
+                "measure": measure_label(measure),
+                "difference": figures.points(comparison.test),
+                "n": comparison.test.n,
+                "p": figures.p_text(comparison.p),
+                "adjusted": family_in_words(comparisons) or "no",
+            }
+            rows.append(row)
+    return pd.DataFrame(rows)
 
 
 @dataclass(frozen=True)

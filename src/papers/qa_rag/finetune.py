@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from evaluation import figures
 from evaluation.answers import Answer
 from evaluation.metrics import Score, ratio
 from evaluation.outcomes import Outcomes
@@ -405,11 +404,9 @@ def report(run: Run, outcomes: Outcomes, base: str, encoder: str, why_not: str) 
     for column in ("precision", "recall", "f1"):
         number = f"qa_rag.table1.finetuned_mistral.{column}"
         score = None if why_not else outcomes.where(task="rows").score(column, "tuned")
-        scale = other_scale(encoder)
         if score is None:
             run.not_run(number, why_not)
-        elif scale:
-            found = f"{model} has {figures.score_text(score)} on {score.n} questions."
-            run.not_run(number, f"{scale}; {found}")
+        elif scale := other_scale(encoder, model, score):
+            run.not_run(number, scale)
         else:
             run.rerun(number, score, model=model, note=f"{model} in place of Mistral-7B")

@@ -10,6 +10,7 @@ from evaluation.outcomes import Comparison, Outcomes
 from evaluation.paired import Paired
 from papers.qa_rag.data import OWN, REMOVED, UNRECOGNISED
 from papers.qa_rag.differences import (
+    AUTHORS_LEADS,
     LEADS,
     OTHERS,
     RELEASED_PAIRS,
@@ -68,7 +69,7 @@ def _rerun_of_retrieval(rerun: Outcomes) -> str:
     leads = compare_available(rerun, LEADS, "answer_found")
     lead = _of_pair(leads, "qa_rag", "question")
     sentences = [
-        f"{text}, and QA-RAG with small models {_finds(lead)} the question "
+        f"{text}. With this project's prompts and small models, QA-RAG {_finds(lead)} the question "
         f"({figures.points(lead.test)} points)."
     ]
     if {"qa_rag_rule", "question_rule"} <= set(rerun.arms):
@@ -76,6 +77,13 @@ def _rerun_of_retrieval(rerun: Outcomes) -> str:
         sentences.append(
             "If the question loses its own document, as in the authors' code, the difference is "
             f"{figures.points(by_rule.test)} points, {_significance(by_rule, leads)}."
+        )
+    deciding = compare_available(rerun, AUTHORS_LEADS, "answer_found")
+    if any(comparison.second == "question_rule" for comparison in deciding):
+        by_message = _of_pair(deciding, "qa_rag_authors_rule", "question_rule")
+        sentences.append(
+            "With answers to the authors' message in place of those to this project's prompt, it "
+            f"is {figures.points(by_message.test)} points, {_significance(by_message, deciding)}."
         )
     return " ".join(sentences)
 
@@ -185,8 +193,8 @@ def _same_answers(outcomes: Outcomes) -> str:
     of_these = figures.signed(100 * float(np.mean(change[is_commonest])), 1)
     of_others = figures.signed(100 * float(np.mean(change[~is_commonest])), 1)
     return (
-        f' {n_answers} of these answers are exactly "{commonest}": the F1 of these changes by '
-        f"{of_these} points, and that of the others by {of_others} points."
+        f' {n_answers} answers are exactly "{commonest}". Their F1 changes by {of_these} points; '
+        f"that of the other answers by {of_others} points."
     )
 
 

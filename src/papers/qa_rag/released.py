@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from evaluation import figures
 from evaluation.answers import Answer, Item, make_row
 from evaluation.metrics import ratio
 from evaluation.outcomes import Outcomes
@@ -214,7 +215,7 @@ def _ranked_items(ids: Sequence[str], data: Data) -> list[Item]:
 
 
 def more_parts_than_sentences(data: Data, released: Released) -> str:
-    """For how many questions recall has a larger denominator than the answer has sentences, by arm.
+    """Say for how many questions recall has more parts than the answer has sentences, by arm.
 
     The denominators are those of the scores in lowest terms, so the counts are lower bounds.
     """
@@ -227,8 +228,11 @@ def more_parts_than_sentences(data: Data, released: Released) -> str:
         n_more = 0
         for recall, n in zip(table.recall, n_sentences, strict=False):
             n_more += Fraction(recall).limit_denominator(50).denominator > n
-        counts.append(f"{ARMS.get(arm, arm)} {n_more}")
-    return f"{'; '.join(counts)} of {len(n_sentences)}"
+        counts.append(f"{n_more} ({ARMS.get(arm, arm)})")
+    return (
+        f"In at least {figures.listed(counts)} of {len(n_sentences)} questions, the released "
+        "recall implies more statements than the FDA's answer has sentences"
+    )
 
 
 def written(data: Data, released: Released) -> list[Answer]:
@@ -357,9 +361,15 @@ def bertscore_table(printed: Published, released: Released, outcomes: Outcomes) 
 
 
 OWN_DOCUMENT_CAPTION = (
-    "The question's own document: whether the authors' rule removes it, and how often it is among "
-    "the six passages, of the questions whose document the rule recognises"
+    "The question's own document: whether the authors' rule removes it from the searches that the "
+    "paper describes, and how often it is among the six passages, of the questions whose document "
+    "the rule recognises. In the released code, HyDE also searches by the question and Multiquery "
+    "by the fine-tuned model's answer, so that both lose it for the question alone"
 )
+
+
+OWN_DOCUMENT_REMOVED = "own document removed, by the paper's description"
+"""Name of the column: the released code gives Multiquery and HyDE further queries."""
 
 
 def own_document_table(data: Data, printed: Published) -> pd.DataFrame:
@@ -381,7 +391,7 @@ def own_document_table(data: Data, printed: Published) -> pd.DataFrame:
         row = {
             "method": label,
             "printed precision": number.printed,
-            "own document removed": _removed_in_words(arm),
+            OWN_DOCUMENT_REMOVED: _removed_in_words(arm),
             "found among the six": _found_in_words(data, own, arm),
         }
         rows.append(row)
@@ -541,6 +551,16 @@ def merged(data: Data, code: Code) -> pd.DataFrame:
     read = [f"{n_read:,} of {n_passages:,}", f"{n_passages:,} of {n_passages:,}", ""]
     table.insert(1, "relevances that it reads", read)
     return table
+
+
+def in_neither_track(tracks: pd.DataFrame) -> str:
+    """Say how many released passages are in neither track, from a table of `merged`."""
+    ranking = tracks.set_index("six passages by").loc["the released ranking"]
+    n_passages = int(ranking[[BOTH_TRACKS, ANSWER_TRACK, QUESTION_TRACK, NO_TRACK]].sum())
+    return (
+        f"{ranking[NO_TRACK]} of {n_passages} passages of the released ranking are in neither "
+        f"track ({figures.number(ranking[NO_TRACK] / n_passages)})"
+    )
 
 
 def _raw_contexts(data: Data) -> dict[str, dict[str, list[str]]]:
