@@ -190,6 +190,14 @@ def test_an_own_document_is_recognised_by_its_title_as_in_the_authors_code(
     assert not data.own_documents(replace(question, source=f"{title} part two"), sample.corpus)
 
 
+def test_released_passages_of_neither_track_are_counted() -> None:
+    columns = ["six passages by", *(released.BOTH_TRACKS, released.ANSWER_TRACK)]
+    columns += [released.QUESTION_TRACK, released.NO_TRACK]
+    orders = [["the released merge", 2, 4, 0, 0], ["the released ranking", 1, 1, 1, 3]]
+    words = released.in_neither_track(pd.DataFrame(orders, columns=columns))
+    assert words.startswith("3 of 6 passages of the released ranking are in neither track (50.0")
+
+
 def test_the_methods_are_told_with_what_they_kept_of_the_own_document(sample: data.Data) -> None:
     """Without the rule for any query: the best three of Table 3; with it for each query: the last two."""
     table = released.own_document_table(sample, published("qa_rag"))

@@ -555,11 +555,13 @@ def merged(data: Data, code: Code) -> pd.DataFrame:
 
 def in_neither_track(tracks: pd.DataFrame) -> str:
     """Say how many released passages are in neither track, from a table of `merged`."""
-    ranking = tracks.set_index("six passages by").loc["the released ranking"]
-    n_passages = int(ranking[[BOTH_TRACKS, ANSWER_TRACK, QUESTION_TRACK, NO_TRACK]].sum())
+    ranking = tracks[tracks["six passages by"] == "the released ranking"]
+    columns = (BOTH_TRACKS, ANSWER_TRACK, QUESTION_TRACK, NO_TRACK)
+    n_in = {column: int(ranking[column].sum()) for column in columns}
+    n_passages = sum(n_in.values())
     return (
-        f"{ranking[NO_TRACK]} of {n_passages} passages of the released ranking are in neither "
-        f"track ({figures.number(ranking[NO_TRACK] / n_passages)})"
+        f"{n_in[NO_TRACK]} of {n_passages} passages of the released ranking are in neither track "
+        f"({figures.number(n_in[NO_TRACK] / n_passages)})"
     )
 
 
