@@ -174,7 +174,7 @@ def _triples_text(tests: Gains) -> str:
 
 
 def commonest_text(out: Outcomes, names: Sequence[str]) -> str:
-    """Say where the prompted model with the example is no better than the commonest label.
+    """Say where the prompted model with the example is worse or no better than the commonest label.
 
     A triple needs its pair too, so the data sets of triples are left out.
 
@@ -183,17 +183,26 @@ def commonest_text(out: Outcomes, names: Sequence[str]) -> str:
         names: The data sets, one family of tests.
     """
     with_labels = [name for name in names if name not in NO_PAIR_GIVEN]
-    no_better = []
+    worse: list[str] = []
+    no_better: list[str] = []
     for name, comparison in best_floors(out, with_labels, ("majority",)).items():
         if is_higher(comparison):
             continue
         ours, other = (figures.number(score.value) for score in comparison.scores)
-        no_better.append(f"{name} ({ours} against {other})")
-    if not no_better:
+        listed = worse if is_lower(comparison) else no_better
+        listed.append(f"{name} ({ours} against {other})")
+    return _than_commonest("significantly less", worse) + _than_commonest(
+        "not significantly more", no_better
+    )
+
+
+def _than_commonest(how: str, names: Sequence[str]) -> str:
+    """Compare the prompted model with the commonest label; empty without a data set."""
+    if not names:
         return ""
     return (
-        " With the example, the prompted model is not significantly more accurate than the "
-        f"commonest label on {figures.listed(no_better)}."
+        f" With the example, the prompted model is {how} accurate than the commonest label on "
+        f"{figures.listed(names)}."
     )
 
 

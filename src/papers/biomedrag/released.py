@@ -345,9 +345,10 @@ def choices_plot(choices: Mapping[str, Sequence[Choice]], draws: int) -> figures
             row = Answer(arm, str(i), source="released", measures=measures, cluster=str(i))
             rows.append(row)
         counts.append(f"{CHOICES[arm][1]}: {_count_text(chosen)}")
+    n_sentences = max(map(len, choices.values()))
     caption = (
-        "Documents chosen for GIT, as released, that show the relation of their sentence: "
-        f"{', '.join(counts)}."
+        "Documents chosen for GIT, as released, that show the sentence's relation: share of the "
+        f"{n_sentences} sentences, beside chance. By retriever: {', '.join(counts)}."
     )
     labels = {arm: label for arm, (_, label) in CHOICES.items()}
     out = Outcomes(rows, labels=labels, draws=draws)

@@ -14,7 +14,7 @@ from evaluation import figures
 from evaluation.answers import Answer, NotRunError, PlainUnit
 from evaluation.decisions import is_model_of
 from evaluation.measures import set_measures
-from evaluation.metrics import Score
+from evaluation.metrics import ALPHA, Score
 from evaluation.outcomes import Outcomes, ScoredRow
 from evaluation.published import Number, Published
 from evaluation.record import Run
@@ -411,10 +411,25 @@ def _unparsed_note(compared: Outcomes) -> str:
     n_unparsed = int((~compared.frame.parsed.astype(bool)).sum())
     if not n_unparsed:
         return ""
-    are = "answer cannot" if n_unparsed == 1 else "answers cannot"
+    is_one = n_unparsed == 1
+    noun, verb = ("answer", "It is") if is_one else ("answers", "They are")
     return (
-        f" {n_unparsed:,} {are} be parsed: the precision in F1 leaves them out, while the accuracy "
-        "that the claim compares counts them as wrong."
+        f" Unparsed: {n_unparsed:,} {noun}. {verb} left out of the precision (and so of F1) and "
+        "counted as wrong in the accuracy."
+    )
+
+
+def _borderline_note(compared: Outcomes, pair: tuple[str, str], score: Score) -> str:
+    """Say that F1 and the accuracy that a claim compares lie on two sides of significance."""
+    test = compared.compare([pair], "right")[0].test
+    is_clear = score.low > 0 or score.high < 0
+    if is_clear == (test.p < ALPHA):
+        return ""
+    return (
+        f" In accuracy, which the claim compares, the difference is {figures.points(test)} points "
+        f"({figures.p_words(test.p)}). F1 and accuracy fall on two sides of the 5 % level. An end "
+        f"of an interval so near 0 also depends on the {compared.draws:,} random draws, so neither "
+        "alone decides."
     )
 
 
@@ -435,13 +450,15 @@ def _report_gain(run: Run, out: Outcomes, cell: Cell) -> None:
         return
     both = alone.concat(with_document)
     compared = comparable(both)
+    pair = (ROWS[row_with], ROWS[cell.row])
     try:
-        score = gain(compared, ROWS[row_with], ROWS[cell.row])
+        score = gain(compared, *pair)
     except NotRunError as error:
         run.not_run(cell.number, str(error))
         return
     points = Score(100 * score.value, score.n, 100 * score.low, 100 * score.high)
     note = _note(cell, compared, both) + _unparsed_note(compared)
+    note += _borderline_note(compared, pair, score)
     run.rerun(cell.number, points, model=alone.frame.model.iloc[0], note=note)
 
 
