@@ -427,6 +427,20 @@ def test_released_runs_that_disagree_about_lists_leave_the_claim_open(run, found
     assert "In the run of 1 November, the claim" in finding.why
 
 
+def test_where_nothing_is_found_the_drugs_are_the_clusters(run):
+    """The counts of Format A with right names do not show which drugs were found."""
+    n_by_arm = {"correct__format_a": 9, "misspelt__format_a": 0}
+    rows = []
+    for row in table5(n_by_arm, source="released"):
+        rows.append(replace(row, cluster=row.unit) if row.arm == "correct.format_a" else row)
+    alike = paper_rules._alike_clustered(Outcomes(rows, draws=300), "format_a")
+    share = paper_rules.recovered(alike, "format_a", "misspelt")
+    assert share is not None
+    assert alike.frame.cluster.nunique() == 9
+    assert (share.value, share.low) == (0, 0)
+    assert share.high > 0.2
+
+
 @pytest.mark.parametrize(("n_found", "verdict"), [(9, "agrees"), (7, "inconclusive")])
 def test_names_that_the_authors_prompt_answers_are_told_apart(run, n_found, verdict):
     """Of nine drugs, the prompt shows three. All nine, or seven of them, are found."""
@@ -438,6 +452,7 @@ def test_names_that_the_authors_prompt_answers_are_told_apart(run, n_found, verd
     finding = next(finding for finding in run.claims if finding.kind == "rescored")
     assert finding.verdict == verdict
     assert finding.why.count("6 drugs") == 2
+    assert "With all names, the claim holds" in finding.why
 
 
 @pytest.mark.parametrize(("better", "verdict"), [(8, "agrees"), (1, "inconclusive")])

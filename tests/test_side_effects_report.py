@@ -141,7 +141,8 @@ def test_where_a_tie_is_forced_the_authors_prompts_decide(run):
         (0, 320, "agrees"),
         (4, 80, "inconclusive"),
         (300, 600, "inconclusive"),
-        (70, 80, "differs"),
+        (300, 400, "differs"),
+        (70, 80, "inconclusive"),  # by points nothing is significant
     ],
 )
 def test_a_substantial_lead_is_one_in_points_and_in_errors(run, graph, format_b, verdict):
@@ -200,10 +201,18 @@ def test_far_more_accurate_asks_for_more_than_ten_points(run, closed_book, verdi
 
 
 @pytest.mark.parametrize(
-    ("format_a", "verdict"), [(40, "agrees"), (400, "inconclusive"), (800, "inconclusive")]
+    ("format_a", "verdict", "words"),
+    [
+        (40, "agrees", "holds"),
+        (400, "inconclusive", "is open"),
+        (800, "inconclusive", "does not hold"),
+    ],
 )
-def test_both_sets_of_prompts_must_show_that_retrieval_helps(run, format_a, verdict):
-    """With the prompts of the paper's text the gain is far; with the authors' it may not be."""
+def test_both_sets_of_prompts_must_show_that_retrieval_helps(run, format_a, verdict, words):
+    """With the prompts of the paper's text the gain is far; with the authors' it may not be.
+
+    A difference without significance refutes nothing.
+    """
     pairs = questions(1600)
     by_text = {"closed_book": 800, "format_a": 40, "format_b": 0, "graphrag": 0}
     wrong = {f"authors_{arm}": n for arm, n in by_text.items() if arm != "closed_book"}
@@ -213,7 +222,7 @@ def test_both_sets_of_prompts_must_show_that_retrieval_helps(run, format_a, verd
     assert decide(run, out, claim) == {claim: verdict}
     evidence = why(run, claim, "rerun")
     assert "With the prompts of the paper's text, the claim holds" in evidence
-    assert ("released prompts, the claim does not hold" in evidence) == (verdict != "agrees")
+    assert f"released prompts, the claim {words}" in evidence
 
 
 @pytest.mark.parametrize(
@@ -367,8 +376,8 @@ def test_wrong_answers_are_split_by_neighbouring_terms():
     assert len(split.frame) == 3
     assert len(split.where(**{"terms of the drug": report.NEIGHBOUR}).frame) == 1
     text = report.describe_neighbours(split)
-    assert "1 wrong YES: to 100.0 %" in text
-    assert "have 1 of the 1 wrong YES (100.0 %)" in text
+    assert "wrongly answers YES 1 times: for 100.0 %" in text
+    assert "account for 1 of the 1 wrong YES answers (100.0 %)" in text
 
 
 def test_an_arm_that_is_missing_leaves_its_claims_untested(run):

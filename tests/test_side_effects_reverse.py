@@ -479,6 +479,25 @@ def test_each_text_format_takes_more_than_ten_times_as_long(run, seconds, verdic
     assert decide(run, out, claim) == {claim: verdict}
 
 
+@pytest.mark.parametrize(
+    ("share", "verdict", "by_points", "by_errors"),
+    [
+        (0.3, "agrees", "holds", "holds"),
+        (0.98, "inconclusive", "does not hold", "is open"),
+    ],
+)
+def test_the_graph_is_far_above_text_by_points_and_by_errors(
+    run, share, verdict, by_points, by_errors
+):
+    """A text arm that lacks little leaves no room for ten points, and few errors to remove."""
+    out = page(format_b=(share, 0, lambda n: 0.1 * n))
+    claim = "graphrag_far_above_text_on_sets"
+    assert decide(run, out, claim) == {claim: verdict}
+    why = next(c.why for c in run.claims if c.kind == "rerun")
+    assert f"By a lead of more than ten points of F1, the claim {by_points}" in why
+    assert f"By more than half of what text's F1 lacks, the claim {by_errors}" in why
+
+
 @pytest.mark.parametrize(("share", "verdict"), [(0.2, "agrees"), (0.7, "differs")])
 def test_lists_find_few_drugs_if_fewer_than_half(run, share, verdict):
     """However many more another arm finds."""
@@ -596,6 +615,7 @@ def test_the_speed_of_leaving_the_model_out_is_told_from_the_graphs():
     )
     assert with_model > 1000
     assert without == pytest.approx(0.021 / 0.001, rel=0.1)
+    assert f"takes about {without:.0f} times as long" in arms.speed_without_llm(page())
     assert both == pytest.approx(2, rel=0.1)
 
 

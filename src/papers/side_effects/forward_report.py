@@ -4,6 +4,7 @@ The data, the printed tables, and where Format A's released answers break off.
 """
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -66,7 +67,8 @@ def answer(outcomes: Outcomes, model: str) -> str:
     """Write the chapter's answer from the rows."""
     rerun = outcomes.where(source="rerun", model=[model, ""])
     closed_book, *others = (rerun.score("accuracy", arm) for arm in ARMS)
-    lowest = min(score.value for score in others)
+    # rounded down, because the sentence says "at least"
+    lowest = math.floor(1000 * min(score.value for score in others)) / 1000
     own_answer = (
         f"Alone, {model} is right in {figures.score_text(closed_book)} of {closed_book.n:,} pairs, "
         "where guessing gives 50 %. Given the result of a filter or a graph query, the model "
@@ -413,11 +415,12 @@ def describe_neighbours(split: Outcomes) -> str:
         far = rows.where(**{"terms of the drug": NO_NEIGHBOUR})
         n_wrong = int((of_model.predicted == "YES").sum())
         n_near = int((near.frame.predicted == "YES").sum())
+        share_near = figures.number(n_near / n_wrong if n_wrong else None)
         sentences.append(
-            f"{model} gives {n_wrong:,} wrong YES: to {_wrong_share(near)} of the "
-            f"{len(near.frame):,} pairs with such a term, and to {_wrong_share(far)} of the "
-            f"{len(far.frame):,} others. Pairs with such a term have {n_near:,} of the {n_wrong:,} "
-            f"wrong YES ({figures.number(n_near / n_wrong if n_wrong else None)})."
+            f"{model} wrongly answers YES {n_wrong:,} times: for {_wrong_share(near)} of the "
+            f"{len(near.frame):,} pairs with such a term, and for {_wrong_share(far)} of the "
+            f"{len(far.frame):,} others. Pairs with such a term account for {n_near:,} of the "
+            f"{n_wrong:,} wrong YES answers ({share_near})."
         )
     return " ".join(sentences)
 

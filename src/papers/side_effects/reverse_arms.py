@@ -452,6 +452,20 @@ def speeds(outcomes: Outcomes) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["with", "times as long", "queries"])
 
 
+def speed_without_llm(outcomes: Outcomes) -> str:
+    """Say how many times as long as the graph Format B takes, without a model on either side."""
+    ratio = times_as_long(outcomes, *SPEEDS["no LLM on either side"])
+    if ratio is None:
+        return ""
+    return f" Without an LLM on either side, text takes {_about(ratio.value)} times as long."
+
+
+def _about(value: float) -> str:
+    """Round a factor to two digits."""
+    two_digits = float(f"{value:.2g}")
+    return f"about {two_digits:,.6g}"
+
+
 def answer(outcomes: Outcomes, model: str) -> str:
     """Write the chapter's answer.
 
@@ -470,9 +484,8 @@ def answer(outcomes: Outcomes, model: str) -> str:
     ratio = times_as_long(outcomes, *PAPERS_COMPARISON)
     if ratio is None:
         return text
-    two_digits = float(f"{ratio.value:.2g}")
     return (
-        f"{text} Format B took about {two_digits:,.6g} times as long as the graph, mainly because "
+        f"{text} Format B took {_about(ratio.value)} times as long as the graph, mainly because "
         "a language model copies each name; the section Like for like compares both without one."
     )
 
