@@ -428,14 +428,15 @@ def is_model_of(model: str, names: Iterable[str]) -> bool:
     return False
 
 
-def another_model(about: str, models: Sequence[str]) -> Decision:
+def another_model(about: str, models: Sequence[str], did: str = "answered") -> Decision:
     """The decision where other models answered than those that the claim is about.
 
     Args:
         about: The models that the claim is about, in words.
         models: Names of the models that answered.
+        did: What these models did.
     """
-    why = f"The claim is about {about}; here {figures.listed(models)} answered."
+    why = f"The claim is about {about}; here {figures.listed(models)} {did}."
     return Decision("not tested", why, reason="another model")
 
 

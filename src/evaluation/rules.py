@@ -186,7 +186,8 @@ def evaluate(
     """
     context = _Context(kind, paper, "paper", facts or {})
     if others := _foreign_helpers(rule, context):
-        decision = decisions.another_model(f"{_names_in_words(rule.scope)} models", others)
+        did = "served" if kind == "rerun" else "scored the answers"
+        decision = decisions.another_model(f"{_names_in_words(rule.scope)} models", others, did)
         return _name_unfetched(decision, rule, context)
     return _ask(rule, outcomes.where(source=SOURCES[kind]), context)
 
