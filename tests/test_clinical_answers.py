@@ -18,7 +18,15 @@ from papers.clinical_notes.charts import generate
 from papers.clinical_notes.passages import Chunk
 from papers.clinical_notes.query import Lexicon
 
-LEXICON = Lexicon({"levetiracetam": ["Keppra"], "lamotrigine": ["Lamictal"]}, ["lip smacking"])
+DRUGS = {
+    "levetiracetam": ["Keppra"],
+    "lamotrigine": ["Lamictal"],
+    "metformin": [],
+    "folic acid": [],
+    "midazolam": ["Versed"],
+}
+SYMPTOMS = ("lip smacking", "deja vu", "incontinence", "tongue biting")
+LEXICON = Lexicon(DRUGS, SYMPTOMS)
 SHOWN = [Chunk(f"n{i}:0", f"n{i}", "P1", date(2020, 1, i), 0, 50, f"text {i}") for i in (1, 2, 3)]
 PLACES = (cq.Place("n2", 10, 20, 2),)
 
@@ -42,7 +50,10 @@ def answer(kind: cc.Kind, text: str, truth: tuple[cc.Value, ...] | None = ("x",)
     [
         ("dose", "He took 1,500 mg twice [1].", 1500.0),
         ("dose", "0.5 g [2]", 500.0),
+        ("dose", "100 [1]", 100.0),
+        ("dose", "1,500.", 1500.0),
         ("dose", "two tablets", None),
+        ("dose", "100 tablets", None),
         ("frequency", "Twice a day [1].", 2.0),
         ("frequency", "500 mg BID [1]", 2.0),
         ("frequency", "3 times a day", 3.0),
@@ -54,6 +65,10 @@ def answer(kind: cc.Kind, text: str, truth: tuple[cc.Value, ...] | None = ("x",)
         ("frequency", "unclear", None),
         ("medications", "Keppra and Lamictal [1][2].", frozenset({"levetiracetam", "lamotrigine"})),
         ("medications", "aspirin", None),
+        ("medications", "Keppra, metformin, folic acid, Versed", frozenset({"levetiracetam"})),
+        ("medications", "metformin and folic acid", None),
+        ("outcome", "not refractory", None),
+        ("effectiveness", "It is no longer effective.", "ineffective"),
         ("outcome", "The regimen is refractory [3].", "refractory"),
         ("effectiveness", "It was ineffective [1].", "ineffective"),
         ("effectiveness", "partially effective", "partial"),
@@ -66,11 +81,90 @@ def answer(kind: cc.Kind, text: str, truth: tuple[cc.Value, ...] | None = ("x",)
             (date(2019, 1, 2), date(2020, 5, 6)),
         ),
         ("timeline", "2019-02-31", None),
+        ("timeline", "2019-1-2 to 2020-05-06", (date(2019, 1, 2), date(2020, 5, 6))),
         ("symptoms", "lip smacking [2]", frozenset({"lip smacking"})),
     ],
 )
 def test_values_are_read_off_an_answer(kind, text, value):
     assert ca.read_answer(question(kind, ("x",)), text, LEXICON)[1] == value
+
+
+def value_of(kind: cc.Kind, text: str) -> cc.Value | None:
+    return ca.read_answer(question(kind, ("x",)), text, LEXICON)[1]
+
+
+CITED = st.sampled_from(["", " [1]", " [1].", " [1][2]", " [1, 2].", "."])
+"""What may stand behind a value."""
+
+
+@given(st.integers(1, 3000), st.sampled_from(["", " mg", "mg", " mgs", " milligrams"]), CITED)
+def test_a_dose_is_read_with_and_without_unit_and_citation(number, unit, cited):
+    assert value_of("dose", f"{number}{unit}{cited}") == float(number)
+
+
+@given(st.integers(1, 4), st.sampled_from(["", " times a day", "x daily", " times"]), CITED)
+def test_a_frequency_is_read_with_and_without_words_and_citation(times, words, cited):
+    assert value_of("frequency", f"{times}{words}{cited}") == float(times)
+
+
+@given(
+    st.sampled_from(["outcome", "effectiveness"]), st.integers(0, 3), st.sampled_from("lc"), CITED
+)
+def test_a_bare_label_is_read_in_any_case_with_its_citation(kind, position, case, cited):
+    labels = {"outcome": ca.OUTCOMES, "effectiveness": ca.EFFECTS}[kind]
+    label = labels[position % len(labels)]
+    assert value_of(kind, f"{label.capitalize() if case == 'c' else label}{cited}") == label
+
+
+@given(st.dates(date(1990, 1, 1)), st.dates(date(1990, 1, 1)), st.booleans(), CITED)
+def test_dates_are_read_with_and_without_zeros_and_citation(first, last, padded, cited):
+    days = [f"{d}" if padded else f"{d.year}-{d.month}-{d.day}" for d in (first, last)]
+    expected = (min(first, last), max(first, last))
+    assert value_of("timeline", f"{days[0]}{cited} to {days[1]}{cited}") == expected
+
+
+@given(
+    st.lists(st.sampled_from(list(DRUGS)), unique=True),
+    st.sampled_from([", ", " and ", " [1], ", "\n- "]),
+    CITED,
+)
+def test_of_a_list_of_drugs_the_antiseizure_drugs_count(drugs, separator, cited):
+    expected = frozenset(drugs) & {"levetiracetam", "lamotrigine"}
+    assert value_of("medications", separator.join(drugs) + cited) == (expected or None)
+
+
+@given(
+    st.sets(st.sampled_from(SYMPTOMS), min_size=1),
+    st.sets(st.sampled_from(SYMPTOMS)),
+    st.sampled_from(["no {}", "without {}", "denies {}", "not {}", "{} was denied"]),
+    st.sampled_from([", ", ". ", "\n", "; ", ", but "]),
+    CITED,
+)
+def test_symptoms_that_are_denied_do_not_count(stated, denied, form, separator, cited):
+    denied = sorted(denied - stated)
+    parts = [*sorted(stated), *(form.format(symptom) for symptom in denied)]
+    assert value_of("symptoms", separator.join(parts) + cited) == frozenset(stated)
+
+
+@pytest.mark.parametrize(
+    ("text", "stated"),
+    [
+        ("Deja vu, no lip smacking, no incontinence with the events.", {"deja vu"}),
+        ("No tongue biting, lip smacking", {"lip smacking"}),
+        ("No tongue biting, lip smacking, or incontinence", None),
+        ("no tongue biting or incontinence, but deja vu", {"deja vu"}),
+        ("Denies tongue biting, incontinence. Has deja vu.", {"deja vu"}),
+        ("He did not report deja vu, but has lip smacking", {"lip smacking"}),
+        ("Deja vu. Lip smacking is not part of the events.", {"deja vu"}),
+        ("Deja vu, and no lip smacking", {"deja vu"}),
+        ("Denies incontinence, tongue biting, and lip smacking", None),
+        ("No incontinence, tongue biting, or lip smacking, deja vu", {"deja vu"}),
+        ("No, the patient had deja vu", {"deja vu"}),
+        ("lip smacking: none, deja vu", {"deja vu"}),
+    ],
+)
+def test_denials_of_several_forms(text, stated):
+    assert value_of("symptoms", text) == (frozenset(stated) if stated else None)
 
 
 def test_citations_are_read_once_each_and_those_of_no_passage_do_not_count():
@@ -98,8 +192,8 @@ def test_a_citation_of_an_answer_that_the_chart_lacks_holds_no_right_answer_and_
 def test_answers_that_cite_right_passages_and_are_wrong_are_counted():
     out = Outcomes([*rows([True, False], "500 mg [2]"), *rows([True], "500 mg [1] [2]")][:20])
     words = ca.citations_in_words(out)
-    assert words.startswith("Of the 20 answers from retrieved passages that cite, 14 cite only")
-    assert words.endswith("; 7 of these answers are wrong.")
+    assert words.startswith("20 answers from retrieved passages cite. In 14 of them every cited")
+    assert words.endswith("; of these 14, 7 are wrong.")
     assert "No answer" in ca.citations_in_words(Outcomes(rows([True], "500 mg")))
 
 
@@ -113,7 +207,8 @@ def test_a_timeline_whose_first_and_last_date_are_not_among_the_passages_is_coun
         for arm in ("rag", "right_passages")
     ]
     words = ca.timeline_in_words(questions, [SHOWN, [*SHOWN, late]], Outcomes(answered))
-    assert words.startswith("Timelines: in 1 of 2 prompts")
+    assert "may each be 31 days off. In 1 of 2 prompts" in words
+    assert "no model is right for more than 50.0 %" in words
     assert ca.timeline_in_words([], [], Outcomes([])) == "Timelines: the model was not run."
 
 

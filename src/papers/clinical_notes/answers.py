@@ -25,17 +25,19 @@ from helpers.thoughts import without_thought
 from papers.clinical_notes.chart_questions import (
     NOT_FOUND,
     QUESTION_FORMS,
+    SLACK,
     ChartQuestion,
     Kind,
     Value,
     spoken,
 )
 from papers.clinical_notes.cleaning import milligrams
+from papers.clinical_notes.denials import without_denied
 from papers.clinical_notes.extraction_scores import gold_status, gold_symptoms
 from papers.clinical_notes.gold import NO_DATE, Chart, Charts, MedicationEvent, Note
 from papers.clinical_notes.passages import Chunk
 from papers.clinical_notes.query import Lexicon
-from papers.clinical_notes.questions import by_note
+from papers.clinical_notes.questions import antiseizure_names, by_note
 from papers.clinical_notes.retrieval import Retriever
 from rag.prompts import Message, chat_messages
 from rag.replies import CITATION, cited_numbers, plain_text
@@ -323,12 +325,16 @@ def _daily(lowered: str) -> float | None:
     return 1.0 if _DAILY.search(lowered) and not has_digit else None
 
 
+_DAY = re.compile(r"(?<!\d)(\d{4})-(\d{1,2})-(\d{1,2})(?!\d)")
+"""A day, also without the zeros that the question asks for: 2017-3-2."""
+
+
 def _timeline_in(words: str, _: Lexicon) -> tuple[date, date] | None:
     """The earliest and the latest date of a text."""
     days = []
-    for text in re.findall(r"\d{4}-\d{2}-\d{2}", words):
+    for year, month, day in _DAY.findall(words):
         try:
-            days.append(date.fromisoformat(text))
+            days.append(date(int(year), int(month), int(day)))
         except ValueError:  # the model made up a day
             continue
     return (min(days), max(days)) if days else None
@@ -338,8 +344,14 @@ _SYNONYMS = {
     "partially effective": "partial",
     "partly effective": "partial",
     "not effective": "ineffective",
+    "no longer effective": "ineffective",
     "not successful": "refractory",
 }
+_DENIED_OPTION = re.compile(
+    r"\b(?:not|never|no longer)\s+(?:\w+\s+)?"
+    r"(?:successful|refractory|undetermined|effective|ineffective|partial)\b"
+)
+"""An option that a reply denies; not tolerated is an option itself."""
 
 
 def _first_option(words: str, options: Sequence[str]) -> str | None:
@@ -350,6 +362,7 @@ def _first_option(words: str, options: Sequence[str]) -> str | None:
     lowered = words.lower()
     for phrase, option in _SYNONYMS.items():
         lowered = lowered.replace(phrase, option)
+    lowered = _DENIED_OPTION.sub(" ", lowered)
     places = []
     for option in options:
         match = re.search(rf"\b{option}", lowered)
@@ -368,16 +381,29 @@ def _effectiveness_in(words: str, _: Lexicon) -> str | None:
     return _first_option(words, EFFECTS)
 
 
+_BARE_NUMBER = re.compile(r"\W*(\d(?:[\d.,]*\d)?)\W*")
+
+
 def _dose_in(words: str, _: Lexicon) -> float | None:
+    """A dose with its unit; a number alone is in mg, for the question asks for mg."""
+    bare = _BARE_NUMBER.fullmatch(words)
+    if bare:
+        return milligrams(f"{bare[1]} mg")
     return milligrams(re.sub(r"\bmilligrams?\b", "mg", words, flags=re.IGNORECASE))
 
 
 def _drugs_in(words: str, lexicon: Lexicon) -> frozenset[str] | None:
-    return lexicon.drugs_in(words) or None
+    """The antiseizure drugs, which the question asks for; any other drug is ignored.
+
+    The code's answers are restricted to the same list (`answer_by_registry`).
+    """
+    drugs = lexicon.drugs_in(without_denied(words))
+    return drugs & frozenset(antiseizure_names()) or None
 
 
 def _symptoms_in(words: str, lexicon: Lexicon) -> frozenset[str] | None:
-    return lexicon.symptoms_in(words) or None
+    """The symptoms that the words state and do not deny."""
+    return lexicon.symptoms_in(without_denied(words)) or None
 
 
 _READERS: dict[Kind, Callable[[str, Lexicon], Value | None]] = {
@@ -580,9 +606,12 @@ def timeline_in_words(
             days = [passage.date for passage in passages]
             n_undated += not any(question.is_right(period) for period in product(days, days))
     scores = {arm: timelines.score("accuracy", arm) for arm in timelines.arms}
+    n = scores["rag"].n
     return (
-        f"Timelines: in {n_undated} of {scores['rag'].n} prompts, no two dates of the retrieved "
-        "passages are a right answer. From retrieved passages the model is right for "
+        f"Timelines: the first and the last date may each be {SLACK.days} days off. In {n_undated} "
+        f"of {n} prompts, no two dates of the retrieved passages are a right answer, so with these "
+        f"dates alone no model is right for more than {figures.number(1 - n_undated / n)}. From "
+        "retrieved passages the model is right for "
         f"{figures.score_text(scores['rag'])}, from the right passages for "
         f"{figures.score_text(scores['right_passages'])}."
     )
@@ -627,8 +656,8 @@ def citations_in_words(outcomes: Outcomes) -> str:
             n_all_right += 1
             n_wrong += measures["accuracy"][0] == 0
     return (
-        f"Of the {len(rows)} answers from retrieved passages that cite, {n_all_right} cite only "
-        f"passages that hold the right answer; {n_wrong} of these answers are wrong."
+        f"{len(rows)} answers from retrieved passages cite. In {n_all_right} of them every cited "
+        f"passage holds the right answer; of these {n_all_right}, {n_wrong} are wrong."
     )
 
 
@@ -654,5 +683,8 @@ def summary(outcomes: Outcomes, model: str, encoder: str = "the encoder") -> str
         f"({figures.p_words(comparison.p)}). "
         f"Limited to drugs read as taken, the code is right for {scores['registry_taken']}. "
         f"The commonest answer of each kind is right for {scores['commonest']}. "
-        f"Shown the right passages, the model reaches {scores['right_passages']}."
+        f"Shown the right passages, the model reaches {scores['right_passages']}. "
+        "The code is given each question's patient, drug and period, and this project's list of "
+        "antiseizure drugs. The model has the question alone, without the list; other "
+        "drugs that it names are ignored."
     )
