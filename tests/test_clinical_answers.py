@@ -161,6 +161,7 @@ def test_symptoms_that_are_denied_do_not_count(stated, denied, form, separator, 
         ("No incontinence, tongue biting, or lip smacking, deja vu", {"deja vu"}),
         ("No, the patient had deja vu", {"deja vu"}),
         ("lip smacking: none, deja vu", {"deja vu"}),
+        ("lip smacking - none; deja vu", {"deja vu"}),
     ],
 )
 def test_denials_of_several_forms(text, stated):

@@ -19,7 +19,8 @@ _DENIES_A_PART = re.compile(
 )
 """What denies the rest of its part: "no nausea, staring"."""
 _DENIED_AHEAD = re.compile(
-    r"\b(?:is|are|was|were)\s+(?:not|never|denied|absent)\b|\b(?:absent|denied)\s*$|:\s*(?:no|none)\s*$",
+    r"\b(?:is|are|was|were)\s+(?:not|never|denied|absent)\b|\b(?:absent|denied)\s*$"
+    r"|(?::|\s[-\u2013])\s*(?:no|none)\s*$",
     re.IGNORECASE,
 )
 """What denies the words before it: "lip smacking is not part of the events"."""
