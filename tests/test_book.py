@@ -1123,6 +1123,18 @@ def test_a_narrow_terminal_shows_the_claims_of_a_paper_as_a_list(
     assert re.search(r"\n    why: ", shown)
 
 
+def test_the_claims_with_one_verdict_are_listed_with_their_ids_and_notebooks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    ledger = scoreboard.ledger()
+    assert scoreboard.main(["--verdict", "differs"]) == 0
+    shown = capsys.readouterr().out
+    for claim in ledger.itertuples():
+        assert (claim.id in shown) == (claim.verdict == "differs"), claim.id
+    assert "01_side_effects_forward" in shown
+
+
 def test_the_scoreboard_of_a_paper_that_there_is_not_names_those_that_there_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -223,6 +223,18 @@ def test_a_ranking_is_shown_by_its_passages_and_has_no_reply(two_models):
     assert "said:" not in text
 
 
+def test_an_arm_is_shown_alone_though_others_contain_its_name(two_models):
+    rows = [Answer(arm, "u", "u", question=arm) for arm in ("format_a", "format_a_checked")]
+    answers.write(answers.RELEASED / NB, answers.to_frame(rows), licence="CC0-1.0")
+    assert "-- format_a_checked" not in show.show(NB, "laptop", arm="format_a")
+    assert "-- format_a_checked" in show.show(NB, "laptop", arm="format")
+
+
+def test_an_arm_that_only_the_authors_have_is_said_to_be_absent_here(two_models):
+    text = show.show(NB, "laptop", arm="authors_only")
+    assert "matches arm 'authors_only'" in text and f"make notebook NB={NB}" in text
+
+
 def test_the_authors_released_answers_are_written_apart_and_shown_beside_ours(two_models, tmp_path):
     rows = answers.read(answers.newest(NB, "laptop"))
     assert f"are not in git. A run adds them: make notebook NB={NB}" in show.show(NB, "laptop")

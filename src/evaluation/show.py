@@ -28,16 +28,17 @@ def show(notebook: str, profile: str, arm: str = "", unit: str = "") -> str:
     Args:
         notebook: Name of the notebook.
         profile: Name of the profile.
-        arm: Text that the names of the arms contain.
+        arm: Name of an arm; where no arm has it, text that the names of the arms contain.
         unit: Text that the ids or the questions of the units contain.
     """
     frame = _all_rows(notebook, profile)
-    rows = frame[frame.arm.str.contains(arm, regex=False) & (frame.repeat == 0)]
+    rows = frame[_of_arm(frame, arm) & (frame.repeat == 0)]
     texts = rows.unit + " " + rows.question.fillna("")
     rows = rows[texts.str.contains(unit, case=False, regex=False)]
     if rows.empty:
         arms = ", ".join(frame.arm.unique())
-        return f"No answer of {notebook} matches arm {arm!r} and unit {unit!r}. Arms: {arms}"
+        none = f"No answer of {notebook} matches arm {arm!r} and unit {unit!r}. Arms: {arms}"
+        return "\n".join([none, *_missing_release(notebook, profile, frame)])
     stored = store(working())
     withheld = f"[text withheld by its licence; restore it: make notebook NB={notebook}]"
     lines: list[str] = []
@@ -56,6 +57,12 @@ def show(notebook: str, profile: str, arm: str = "", unit: str = "") -> str:
         lines.append(f"... and {n_more} more units; choose some with --unit")
     lines += _missing_release(notebook, profile, frame)
     return "\n".join(lines)
+
+
+def _of_arm(frame: pd.DataFrame, arm: str) -> "pd.Series[bool]":
+    """Whether a row's arm has this name or, where none has, a name that contains it."""
+    is_arm = frame.arm == arm
+    return is_arm if is_arm.any() else frame.arm.str.contains(arm, regex=False)
 
 
 def _missing_release(notebook: str, profile: str, frame: pd.DataFrame) -> list[str]:

@@ -469,7 +469,7 @@ def _how_to_record() -> str:
     if settings().profile == "smoke":
         return (
             "If a prompt changed, ask the model and record its replies: make record PROFILE=smoke, "
-            "for one notebook with NB=..."
+            'for one notebook with NB=... CONTRIBUTING.md, "Change a prompt", has the steps.'
         )
     return "If a prompt changed, run without ANSWERS=stored-only, and a model is asked."
 

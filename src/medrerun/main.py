@@ -232,12 +232,14 @@ def audit(
 @app.command()
 def scoreboard(
     paper: Annotated[str, typer.Argument(help="default: a summary of all papers")] = "",
+    verdict: Annotated[str, typer.Option(help="only claims with it, for example differs")] = "",
     check: Annotated[bool, typer.Option("--check", help="fail if a number moved")] = False,
 ) -> None:
     """Show printed, rescored and rerun numbers and the verdicts on claims."""
     from publish import scoreboard as board  # noqa: PLC0415
 
     arguments = ["--paper", paper] if paper else []
+    arguments += ["--verdict", verdict] if verdict else []
     arguments += ["--check"] if check else []
     raise typer.Exit(board.main(arguments))
 

@@ -1,7 +1,7 @@
 """The scoreboard, the ledger and their summary as tables of the terminal."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Final
 
 import pandas as pd
@@ -43,7 +43,12 @@ def print_table(console: Console, table: Table) -> None:
     """Print a table, or a list of its rows where its columns would be narrow."""
     if console.width >= MIN_COLUMN_WIDTH * len(table.columns):
         console.print(table)
-        return
+    else:
+        print_list(console, table)
+
+
+def print_list(console: Console, table: Table) -> None:
+    """Print the rows of a table below each other, without the cells that say nothing."""
     console.print(f"\n[bold]{table.title}[/]\n")
     empty = tuple(map(_coloured, ("not run", "not asked", "not tested")))
     rows = zip(*(column.cells for column in table.columns), strict=True)
@@ -112,8 +117,16 @@ def claim_table(frame: pd.DataFrame) -> Table:
         answer_here = _coloured(here_word(row["here_answer"]))
         if row["here_models"]:
             answer_here += f" ({escape(row['here_models'])})"
-        table.add_row(escape(row["claim"]), *answers, answer_here, escape(row["why"]))
+        source = " · ".join(filter(None, [row["id"], _notebook(row, groups)]))
+        claim = f"{escape(row['claim'])} [dim]({escape(source)})[/]"
+        table.add_row(claim, *answers, answer_here, escape(row["why"]))
     return table
+
+
+def _notebook(row: Mapping[Hashable, Any], groups: Iterable[str]) -> str:
+    """Return the notebook that decides a claim; empty if none has run."""
+    notebooks = (row[f"{group}_notebook"] for group in groups)
+    return next(filter(None, notebooks), "")
 
 
 def _coloured(text: str, verdict: str = "") -> str:

@@ -174,8 +174,9 @@ def plan(names: Sequence[str], profile: str, model: str = "") -> list[Planned]:
     """
     prepare(profile)
     planned = []
-    for notebook in select(names):
-        sys.stderr.write(f"planning {notebook} ...\n")
+    notebooks = select(names)
+    for place, notebook in enumerate(notebooks, 1):
+        sys.stderr.write(f"[{place}/{len(notebooks)}] planning {notebook} ...\n")
         planned += _plan_notebook(notebook, profile, model)
     return planned
 

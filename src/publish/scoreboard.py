@@ -1,6 +1,6 @@
 """Printed, rescored and rerun side by side: the scoreboard, and the ledger of claims.
 
-python -m publish.scoreboard [--paper PAPER] [--check]
+python -m publish.scoreboard [--paper PAPER] [--verdict VERDICT] [--check]
 """
 
 import argparse
@@ -15,8 +15,9 @@ from rich.markup import escape
 
 from evaluation.published import Claim, Number, papers, published
 from evaluation.records import Record, other_models, records
+from evaluation.vocabulary import Verdict
 from publish.board_cells import Row, claim_row, number_row
-from publish.board_tables import board_table, claim_table, print_table, summary_table
+from publish.board_tables import board_table, claim_table, print_list, print_table, summary_table
 from publish.drift import compare
 from resources.settings import RESULTS, Profile, run_command_line, run_name, settings
 
@@ -103,6 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m publish.scoreboard", description="Printed, rescored, rerun."
     )
     parser.add_argument("--paper", help="every number and claim of this paper")
+    parser.add_argument("--verdict", choices=get_args(Verdict), help="claims with this verdict")
     parser.add_argument("--profile", choices=get_args(Profile), default=settings().profile)
     parser.add_argument(
         "--check", action="store_true", help="exit 1 if a number drifted from the reference"
@@ -117,8 +119,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console()
     if options.check:
         return _check(console, options.paper, options.profile)
-    _print(console, options.paper, options.profile)
+    if options.verdict:
+        _print_claims(console, options.paper, options.profile, options.verdict)
+    else:
+        _print(console, options.paper, options.profile)
     return 0
+
+
+def _print_claims(console: Console, paper: str | None, profile: Profile, verdict: Verdict) -> None:
+    """Print the claims of a paper, or of all, that have this verdict."""
+    claims = ledger(paper, profile)
+    chosen = claims[claims["verdict"] == verdict]
+    if chosen.empty:
+        console.print(f"No claim of {paper or 'the papers'} has the verdict {verdict!r}.")
+        return
+    print_list(console, claim_table(chosen))
 
 
 def _print(console: Console, paper: str | None, profile: Profile) -> None:
@@ -132,7 +147,7 @@ def _print(console: Console, paper: str | None, profile: Profile) -> None:
     if len(board):
         for (_, table), rows in board.groupby(["paper", "table"], sort=False):
             print_table(console, board_table(escape(f"{paper}: {table}"), rows))
-    print_table(console, claim_table(claims))
+    print_list(console, claim_table(claims))
 
 
 def _check(console: Console, paper: str | None, profile: Profile) -> int:
