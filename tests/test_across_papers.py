@@ -324,7 +324,7 @@ def test_the_graph_is_compared_with_text_where_the_drug_is_named_as_in_the_data(
 
 def test_every_claim_of_the_page_has_a_rule_and_an_answer(claims):
     assert len(claims) == 5
-    assert "difference in accuracy +40.0" in claims["names_normalised_help"].why
+    assert "a difference of +40.0" in claims["names_normalised_help"].why
 
 
 def test_answers_about_one_drug_count_once():

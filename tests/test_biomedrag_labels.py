@@ -227,8 +227,8 @@ def test_printed_cells_of_ddi_are_compared_on_the_rows_that_state_an_interaction
     assert re.search(place, summary)
     rules.decide(run, out, "beats_llm_triples", printed=run.printed)
     (claim,) = [claim for claim in run.claims if claim.kind == "rerun"]
-    assert "n = 60 that state an interaction" in claim.why
-    assert "on all 150)" in claim.why
+    assert "n = 60 rows that state an interaction" in claim.why
+    assert "On all 150 rows" in claim.why
 
 
 @pytest.mark.parametrize(

@@ -450,7 +450,7 @@ def shown_numbers(axes: Axes) -> list[Text]:
 def test_numbers_and_titles_of_neighbouring_panels_stand_apart():
     figures.use_style()
     titles = ("drug F1", "taken drug F1", "taken strength F1", "taken frequency F1")
-    rows = [PlotRow("a", "Rules, one spelling error allowed", "#125ee0")]
+    rows = [PlotRow("a", "Rules (one spelling error allowed)", "#125ee0")]
     for n_panels in (3, 4):
         panels = [a_panel(title, title, "a") for title in titles[:n_panels]]
         drawing = interval_plot(panels, rows)

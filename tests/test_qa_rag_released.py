@@ -107,8 +107,8 @@ def test_context_tables_have_every_printed_number_and_say_what_was_not_fetched(
         assert (table["rescored"] == released.NOT_FETCHED).sum() == n_unfetched
     last_rows = table.tail(4).to_dict("records")
     assert [row["method"] for row in last_rows[::2]] == [
-        "Only question, 12",
-        "Only hypothetical answer, 12",
+        "Only question (12)",
+        "Only hypothetical answer (12)",
     ]
     cells = [(row["printed"], row["rescored"]) for row in last_rows if row["measure"] == "recall"]
     halved = contexts.format_score("recall", "hypothetical_12", digits=3)

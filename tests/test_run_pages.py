@@ -27,3 +27,9 @@ def test_each_comparison_of_the_evidence_stands_on_a_line():
     assert str(lines) == (
         "A 2 %; difference +1 point, n = 1,000<br>&lt;b&gt; 3 %, n = 5. The rest; too."
     )
+    sentences = "F1 is 2 % (n = 1,000). Of pairs 3 % (p < 0.001, n = 5 rows with one). The rest."
+    assert str(evidence_lines(sentences)).split("<br>") == [
+        "F1 is 2 % (n = 1,000).",
+        "Of pairs 3 % (p &lt; 0.001, n = 5 rows with one).",
+        "The rest.",
+    ]

@@ -187,10 +187,10 @@ def test_every_link_of_the_scoreboards_opens_as_many_rows_as_it_says() -> None:
     )
     row = pages.landing().partition("</tr>")[2].partition("</tr>")[0]
     estimates = pages._claim_rows[decided]["rescored_estimates"]
-    for text in ("RAG, Format B", "RAG, Format A"):
+    for text in ("RAG (Format B)", "RAG (Format A)"):
         least = min(each["value"] for each in estimates if each["arms"][1]["label"] == text)
         assert re.search(
             rf"Released answers.*?\{100 * least:+.1f} \[[^]]+\] points over {text}", row
         )
-    assert "RAG, Format A, authors&#39; prompt is at the floor of guessing." in row
+    assert "RAG (Format A, authors&#39; prompt) is at the floor of guessing." in row
     assert row.index("floor of guessing") < row.index("With the prompts of the paper")

@@ -70,8 +70,8 @@ __all__ = [
 
 ARMS: Final[dict[str, tuple[str, str]]] = {
     "closed_book": ("Closed book", "#c35410"),
-    "format_a": ("RAG, Format A", "#af219d"),
-    "format_b": ("RAG, Format B", "#125ee0"),
+    "format_a": ("RAG (Format A)", "#af219d"),
+    "format_b": ("RAG (Format B)", "#125ee0"),
     "graphrag": ("GraphRAG", "#079c6b"),
     "majority": ("Majority (floor)", "#808080"),
     "lookup": ("Lookup (ceiling)", "#808080"),

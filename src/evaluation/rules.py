@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 
 import pandas as pd
 
-from evaluation import decisions, figures
+from evaluation import decisions, evidence, figures
 from evaluation.answers import COLUMNS, NotRunError
 from evaluation.decisions import Decision, Interval, Part
 from evaluation.interactions import interaction
@@ -504,13 +504,18 @@ def _decide_interaction(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
     texts = []
     for first, second in product(rule.first, rule.than):
         difference = interaction(rows, (first, second), rule.measure, (name, values))
+        measure = measure_label(rule.measure)
         label = (
-            f"{rows.label(first)} minus {rows.label(second)}, {measure_label(rule.measure)}: "
+            f"{rows.label(first)} minus {rows.label(second)}, {measure}: "
             f"{name} {values[0]} minus {values[1]}"
         )
         parts.append(Part(difference, Criterion(rule), label, unit(rule.measure), rule.boundary))
-        texts.append(f"{label} {figures.points(difference)} points, n = {difference.n:,}")
-    why = f"{'; '.join(texts)}."
+        texts.append(
+            f"From {name} {values[1]} to {name} {values[0]}, the difference in {measure} between "
+            f"{rows.label(first)} and {rows.label(second)} changes by "
+            f"{figures.points(difference)} points (n = {difference.n:,})."
+        )
+    why = " ".join(texts)
     n_clusters = rows.frame.cluster.nunique()
     if not decisions.enough_clusters(n_clusters):
         return decisions.too_few_clusters(n_clusters, why)
@@ -522,7 +527,7 @@ def _decide_comparison(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
     comparisons = _compare_in_family(rule, rows)
     rows = rows.where(arm=rule.arms)
     described = [_describe_comparison(c, rows, rule) for c in comparisons]
-    why = f"{'; '.join(described)}."
+    why = " ".join(described)
     p = max(comparison.p for comparison in comparisons)
 
     parts = [_part_of_comparison(rule, comparison, rows) for comparison in comparisons]
@@ -600,7 +605,7 @@ def _decide_bound(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
     described = [
         _describe_score(rule, rows, name, score) for name, score in zip(groups, scores, strict=True)
     ]
-    why = f"{'; '.join(described)}."
+    why = " ".join(described)
     bound = rule.boundary
     parts = []
     for name, score in zip(groups, scores, strict=True):
@@ -648,35 +653,32 @@ def _share_of_same_evidence(measure: str, rows: Outcomes) -> float:
 def _measure_within_strata(rule: Rule) -> str:
     """The measure, and the strata that a rule is restricted to: `F1 (kind: medications)`."""
     strata = {name: values for name, values in rule.where.items() if name not in COLUMNS}
-    conditions = [f"{name}: {' or '.join(values)}" for name, values in strata.items()]
+    conditions = [f"{name}: {', '.join(values)}" for name, values in strata.items()]
     label = measure_label(rule.measure)
     return f"{label} ({'; '.join(conditions)})" if conditions else label
 
 
 def _describe_comparison(comparison: Comparison, rows: Outcomes, rule: Rule) -> str:
-    first_score, second_score = comparison.scores
-    measure_unit = unit(rule.measure)
-    first = figures.score_text(first_score, measure_unit)
-    second = figures.score_text(second_score, measure_unit)
-    scores = f"{rows.label(comparison.first)} {first}, {rows.label(comparison.second)} {second}"
+    condition = ""
     if comparison.model:
-        scores += f" with {comparison.model}"
-    difference = f"{_measure_within_strata(rule)} {figures.points(comparison.test)} points"
-    p = figures.p_words(comparison.p)
-    return f"{scores}; difference in {difference}, {p}, n = {comparison.test.n:,}"
+        condition = f"{'With' if rule.each == 'model' else 'On'} {comparison.model}"
+    return evidence.comparison_sentence(
+        comparison,
+        (rows.label(comparison.first), rows.label(comparison.second)),
+        _measure_within_strata(rule),
+        unit=unit(rule.measure),
+        condition=condition,
+    )
 
 
 def _describe_score(rule: Rule, rows: Outcomes, group: str, score: Score) -> str:
     """A score with its arm and what it was restricted to."""
-    text = figures.score_text(score, unit(rule.measure))
-    return f"{_label_of_score(rule, rows, group)} {text}, n = {score.n:,}"
+    return evidence.score_sentence(_label_of_score(rule, rows, group), score, unit(rule.measure))
 
 
 def _label_of_score(rule: Rule, rows: Outcomes, group: str) -> str:
     """The measure, the arm and what its rows were restricted to: `Recall of Text RAG (plain)`."""
-    measure = measure_label(rule.measure)
-    if measure[:2].islower():  # it begins a sentence; nDCG stays
-        measure = measure[0].upper() + measure[1:]
+    measure = evidence.sentence_case(measure_label(rule.measure))
     label = f"{measure} of {rows.label(rule.arm)}"
     conditions = [" or ".join(values) for values in rule.where.values()]
     if conditions:

@@ -12,7 +12,7 @@ from evaluation.record import Run
 from evaluation.records import Finding, HereFinding
 from evaluation.vocabulary import ANSWERED_HERE, HERE_WORDS, TESTED
 
-_COMPARISON_END: Final = re.compile(r"(\bn = [\d,]+); ")
+_COMPARISON_END: Final = re.compile(r"(\bn = [\d,]+[^().;]*\)\.) |(\bn = [\d,]+); ")
 FINDINGS_CLASS: Final = "rag-findings"
 """CSS class of the list of verdicts. The book shows one list in the place of all."""
 
@@ -79,7 +79,7 @@ def evidence_lines(why: str) -> Markup:
     lines = []
     start = 0
     for match in _COMPARISON_END.finditer(why):
-        lines.append(why[start : match.end(1)])
+        lines.append(why[start : match.end(match.lastindex or 0)])
         start = match.end()
     return Markup("<br>").join([*lines, why[start:]])
 

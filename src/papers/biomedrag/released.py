@@ -34,7 +34,7 @@ N_COMMONEST: Final = 2
 """Documents that `commonest_share` counts."""
 EARLIER: Final = "biomedrag/released/generations_5000.json"
 LABELS: Final = {
-    "lora_rag": "LLaMA2 13B with BiomedRAG, step 8,000",
+    "lora_rag": "LLaMA2 13B with BiomedRAG (step 8,000)",
     "earlier": "The same, step 5,000",
 }
 CHOICES: Final = {

@@ -67,7 +67,7 @@ def _better(
             f"{rows.label(comparison.second)}, accuracy"
         )
         parts.append(Part(comparison.test, criterion, label, bound=0.0))
-    why = f"{'; '.join(described)}.{_training_note(arms)}"
+    why = f"{' '.join(described)}{_training_note(arms)}"
     p = max(comparison.p for comparison in comparisons)
     n_clusters = int(rows.frame.groupby("task").cluster.nunique().min())
     if not decisions.enough_clusters(n_clusters, len(comparisons)):
@@ -100,7 +100,7 @@ def _prompted_gains(outcomes: Outcomes) -> str:
     comparisons = rows.compare([("biomedrag", "zero_shot")], "right", within="task")
     described = [_described(comparison, rows, rows) for comparison in comparisons]
     commonest = gains.commonest_text(outcomes, list(dict.fromkeys(outcomes.frame.task)))
-    return f" The prompted model, which does not decide: {'; '.join(described)}.{commonest}"
+    return f" The prompted model does not decide. {' '.join(described)}{commonest}"
 
 
 def small_on_par(outcomes: Outcomes, *, arms: tuple[str, str], **_: object) -> Decision:
@@ -260,17 +260,22 @@ def _described(comparison: Comparison, rows: Outcomes, outcomes: Outcomes) -> st
     test = comparison.test
     name = comparison.model
     first, second = (figures.number(score.value) for score in comparison.scores)
-    text = (
-        f"{name}, {rows.label(comparison.first)} {first} right, {rows.label(comparison.second)} "
-        f"{second}: {figures.points(test)} points, {figures.p_words(comparison.p)}, "
-        f"n = {test.n:,}"
-    )
     arms = (comparison.first, comparison.second)
     all_rows = outcomes.where(task=name).compare([arms], "right")[0].test
-    if all_rows.n != test.n:
-        text += f" that state an interaction ({figures.points(all_rows)} on all {all_rows.n:,})"
+    kind = " rows that state an interaction" if all_rows.n != test.n else ""
+    sentences = [
+        f"On {name}, {rows.label(comparison.first)} is right on {first} and "
+        f"{rows.label(comparison.second)} on {second} of the rows, a difference of "
+        f"{figures.points(test)} points ({figures.p_words(comparison.p)}, n = {test.n:,}{kind})."
+    ]
+    if kind:
+        sentences.append(
+            f"On all {all_rows.n:,} rows the difference is {figures.points(all_rows)} points."
+        )
     near_floor = gains.floor_text(comparison)
-    return text + (f" ({near_floor})" if near_floor else "")
+    if near_floor:
+        sentences.append(f"Both scores are {near_floor}.")
+    return " ".join(sentences)
 
 
 def _arm_counts(outcomes: Outcomes, prefix: str) -> list[int]:

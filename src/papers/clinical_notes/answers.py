@@ -47,11 +47,11 @@ EFFECTS = ("not tolerated", "ineffective", "partial", "effective")
 RIGHT_CITED = "cited_passage_holds_right_answer"
 """The measure of the passages that answers cite."""
 ARMS = {
-    "rag": "Model, retrieved passages",
-    "right_passages": "Model, right passages",
-    "registry": "Code, extracted registry",
-    "registry_taken": "Code, only drugs read as taken",
-    "perfect_registry": "Code, registry without errors",
+    "rag": "Model (retrieved passages)",
+    "right_passages": "Model (right passages)",
+    "registry": "Code (extracted registry)",
+    "registry_taken": "Code (only drugs read as taken)",
+    "perfect_registry": "Code (registry without errors)",
     "commonest": "Always the commonest answer of the kind (floor)",
 }
 COLOURS = dict(

@@ -39,13 +39,13 @@ from papers.clinical_notes.gold import (
 )
 
 ARMS = {
-    "rules": "Rules, one spelling error allowed",
-    "rules_default": "Rules, with medspaCy's own ConText rules",
+    "rules": "Rules (one spelling error allowed)",
+    "rules_default": "Rules (medspaCy's own ConText rules)",
     "med7": "Med7",
     "llm": "Language model",
     "commonest": "Always the commonest (floor)",
-    "context_default": "ConText, medspaCy's own rules",
-    "context_own": "ConText, with the project's rules",
+    "context_default": "ConText (medspaCy's own rules)",
+    "context_own": "ConText (the project's rules)",
 }
 COLOURS = {"rules": "#125ee0", "rules_default": "#a0a0a0", "med7": "#af219d", "llm": "#079c6b"}
 VALUES = ("drug", *ATTRIBUTES.values())

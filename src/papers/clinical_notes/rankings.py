@@ -62,11 +62,11 @@ _ALONE = replace(PAPER_CONFIG, w_rerank=0, w_semantic=0, w_lexical=0, boost=0, p
 _RERANKER_ALONE = replace(_ALONE, w_rerank=1, w_semantic=1e-9, w_lexical=0.6e-9)
 
 ARMS = {
-    "hybrid": Arm("Hybrid, the paper's weights"),
+    "hybrid": Arm("Hybrid (the paper's weights)"),
     "semantic": Arm("FAISS alone", replace(_ALONE, w_semantic=1), ""),
     "lexical": Arm("BM25 alone", replace(_ALONE, w_lexical=1), ""),
     "reranker": Arm("Reranker alone", _RERANKER_ALONE),
-    "cross_encoder": Arm("Hybrid, reranked by a trained cross-encoder", reranker="cross_encoder"),
+    "cross_encoder": Arm("Hybrid reranked by a trained cross-encoder", reranker="cross_encoder"),
     "without_reranker": Arm("Hybrid without the reranker", replace(PAPER_CONFIG, w_rerank=0), ""),
     "without_semantic": Arm("Hybrid without FAISS's score", replace(PAPER_CONFIG, w_semantic=0)),
     "without_lexical": Arm("Hybrid without BM25's score", replace(PAPER_CONFIG, w_lexical=0)),

@@ -109,19 +109,19 @@ ARMS = {
     "qa_rag": ArmConfig("QA-RAG", "qa_rag"),
     "question": ArmConfig("Only question", "question"),
     "hypothetical": ArmConfig("Only hypothetical answer", "hypothetical"),
-    "zero_shot": ArmConfig("QA-RAG, no examples", "qa_rag", few_shot=False),
+    "zero_shot": ArmConfig("QA-RAG (no examples)", "qa_rag", few_shot=False),
 }
 """Arms that all questions are put to, with prompts of equally many characters but for the first."""
 SEARCHED = {
-    "multiquery": ArmConfig("Multiquery, contexts of this run", "multiquery"),
-    "hyde": ArmConfig("HyDE, contexts of this run", "hyde"),
+    "multiquery": ArmConfig("Multiquery (contexts of this run)", "multiquery"),
+    "hyde": ArmConfig("HyDE (contexts of this run)", "hyde"),
 }
 """Arms of Table 4 whose contexts the book's copy of the release lacks: a run searches them."""
 WHOLE_ARMS = {
-    "whole_1": ArmConfig("QA-RAG, first passage whole", "qa_rag", 1, full=True),
-    "whole_2": ArmConfig("QA-RAG, first 2 passages whole", "qa_rag", 2, full=True),
-    "whole_3": ArmConfig("QA-RAG, first 3 passages whole", "qa_rag", 3, full=True),
-    "whole_6": ArmConfig("QA-RAG, first 6 passages whole", "qa_rag", 6, full=True),
+    "whole_1": ArmConfig("QA-RAG (first passage whole)", "qa_rag", 1, full=True),
+    "whole_2": ArmConfig("QA-RAG (first 2 passages whole)", "qa_rag", 2, full=True),
+    "whole_3": ArmConfig("QA-RAG (first 3 passages whole)", "qa_rag", 3, full=True),
+    "whole_6": ArmConfig("QA-RAG (first 6 passages whole)", "qa_rag", 6, full=True),
 }
 """Arms with uncut passages, which take a small model minutes: for few questions."""
 LABELS = {name: arm.label for name, arm in {**ARMS, **WHOLE_ARMS}.items()}

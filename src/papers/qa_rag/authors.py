@@ -24,8 +24,8 @@ N_MULTIQUERY = 2
 """Further questions of multiquery in `main.py`; the paper has three."""
 
 LABELS = {
-    "authors_agent": "Scoring agent, authors' prompt",
-    "authors_prompt": "QA-RAG, authors' prompt and example",
+    "authors_agent": "Scoring agent (authors' prompt)",
+    "authors_prompt": "QA-RAG (authors' prompt and example)",
 }
 NOTE = ", authors' prompt"
 """Ends the name of a step with their prompt."""

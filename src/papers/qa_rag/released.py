@@ -36,8 +36,8 @@ ARMS = {
     "hyde": "HyDE",
     "multiquery": "Multiquery",
     "question": "Only question",
-    "hypothetical_12": "Only hypothetical answer, 12",
-    "question_12": "Only question, 12",
+    "hypothetical_12": "Only hypothetical answer (12)",
+    "question_12": "Only question (12)",
 }
 """Arms of Tables 3 to 5; the last two are those of the ablation, with half as many candidates."""
 RAGAS = {

@@ -52,7 +52,7 @@ PRINTED = {
     "multiquery": ArmConfig(
         "Multiquery: question (6) + three more (6 each)", (("question", 6), ("multi", 6))
     ),
-    "hyde": ArmConfig("HyDE, a larger model's document (24)", (("hyde", 24),)),
+    "hyde": ArmConfig("HyDE by a larger model (24)", (("hyde", 24),)),
     "question": ArmConfig("Only question (24)", (("question", 24),)),
     "hypothetical": ArmConfig("Only hypothetical answer (24)", (("tuned", 24),)),
     "question_12": ArmConfig("Only question (12)", (("question", 12),)),
@@ -60,9 +60,9 @@ PRINTED = {
 }
 """Rows of Tables 3 and 5, the latter with 12 candidates."""
 OTHERS = {
-    "base": ArmConfig("Only hypothetical answer, not fine-tuned (24)", (("base", 24),)),
-    "bare": ArmConfig("Only question, without the guideline that it names (24)", (("bare", 24),)),
-    "windows": ArmConfig("Only question, by windows (24)", (("question", 24),), by="windows"),
+    "base": ArmConfig("Only hypothetical answer of the base model (24)", (("base", 24),)),
+    "bare": ArmConfig("Only question without the guideline that it names (24)", (("bare", 24),)),
+    "windows": ArmConfig("Only question by windows (24)", (("question", 24),), by="windows"),
     "windows_bare": ArmConfig(
         "Only question by windows, without the guideline that it names (24)",
         (("bare", 24),),
@@ -73,9 +73,9 @@ OTHERS = {
         (("question", 12), ("tuned", 12)),
         by="windows",
     ),
-    "bm25": ArmConfig("BM25, question", (("question", 24),), by="words", reranked=False),
+    "bm25": ArmConfig("BM25 of the question", (("question", 24),), by="words", reranked=False),
     "bm25_bare": ArmConfig(
-        "BM25, question without the guideline that it names",
+        "BM25 of the question without the guideline that it names",
         (("bare", 24),),
         by="words",
         reranked=False,
@@ -105,7 +105,7 @@ AUTHORS = {
         "Multiquery, authors' prompt: question (8) + two more (8 each)",
         (("question", 8), ("multi_authors", 8)),
     ),
-    "hyde_authors": ArmConfig("HyDE, authors' prompt (24)", (("hyde_authors", 24),)),
+    "hyde_authors": ArmConfig("HyDE with the authors' prompt (24)", (("hyde_authors", 24),)),
     "hypothetical_authors": ArmConfig(
         "Only hypothetical answer, authors' prompt (24)", (("tuned_authors", 24),)
     ),

@@ -26,11 +26,11 @@ MODULES = ("vllm_model", "rag_format_a", "rag_format_b", "graphrag")
 FILES = tuple(f"side_effects/code/{name}.py" for name in MODULES)
 """The released files, by their names in the registry of data."""
 LABELS = {
-    "authors_query": "Closed book, authors' prompt for one question",
-    "authors_batch": "Closed book, authors' prompt for a batch",
-    "authors_format_a": "RAG, Format A, authors' prompt",
-    "authors_format_b": "RAG, Format B, authors' prompt",
-    "authors_graphrag": "GraphRAG, authors' prompt",
+    "authors_query": "Closed book (authors' prompt for one question)",
+    "authors_batch": "Closed book (authors' prompt for a batch)",
+    "authors_format_a": "RAG (Format A, authors' prompt)",
+    "authors_format_b": "RAG (Format B, authors' prompt)",
+    "authors_graphrag": "GraphRAG (authors' prompt)",
 }
 K = 10
 """Units that the code retrieves for both formats; the paper says 5 for Format A."""

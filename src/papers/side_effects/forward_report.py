@@ -24,7 +24,7 @@ from papers.side_effects.corpus import Question
 from papers.side_effects.forward import ARMS, METRICS, MODELS
 
 LABELS = {arm: label for arm, (label, _) in figures.ARMS.items()} | {
-    "format_a_cut": "RAG, Format A, documents cut"
+    "format_a_cut": "RAG (Format A, documents cut)"
 }
 COLOURS = {arm: colour for arm, (_, colour) in figures.ARMS.items()} | dict.fromkeys(
     ("format_a", "format_a_cut", "format_b"), figures.arm_colour("format_a")

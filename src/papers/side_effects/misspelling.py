@@ -329,9 +329,9 @@ class UnderOtherNames:
 
 
 ARMS = {
-    "format_b": "RAG, Format B",
+    "format_b": "RAG (Format B)",
     "graphrag": "GraphRAG",
-    "format_a": "RAG, Format A",
+    "format_a": "RAG (Format A)",
     "pure_llm": "closed book",
 }
 """The architectures of Table 5, and two that it leaves out."""

@@ -38,12 +38,12 @@ from papers.side_effects.rules import times_as_long
 from rag.prompts import Message, chat_messages, user_message
 
 LABELS = {
-    "graphrag": "GraphRAG, graph only",
-    "graph_llm": "GraphRAG, graph and LLM",
-    "format_b": "RAG, Format B, LLM copies names",
-    "format_b_named": "RAG, Format B, LLM names the effect",
-    "format_b_filter": "RAG, Format B, filter",
-    "format_a": "RAG, Format A, LLM",
+    "graphrag": "GraphRAG (graph only)",
+    "graph_llm": "GraphRAG (graph and LLM)",
+    "format_b": "RAG (Format B, LLM copies names)",
+    "format_b_named": "RAG (Format B, LLM names the effect)",
+    "format_b_filter": "RAG (Format B, filter)",
+    "format_a": "RAG (Format A, LLM)",
 }
 TEXT = figures.arm_colour("format_a")
 COLOURS = {

@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import permutation_test, rankdata
 
-from evaluation import decisions, figures
+from evaluation import decisions, evidence, figures
 from evaluation.answers import Item
 from evaluation.decisions import Decision, Interval, Part
 from evaluation.metrics import ALPHA, Score, bootstrap, proportion, ratio, wilson
@@ -139,10 +139,12 @@ def filter_decides(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401  #
     rows = rows.assign(alike=(rows.predicted == "YES") == handed)
     parts = []
     for (model, arm), of_arm in rows.groupby(["model", "arm"], sort=False):
-        label = f"{outcomes.label(str(arm))} with {model}: answers that repeat the stated fact"
+        label = (
+            f"Share of answers of {outcomes.label(str(arm))} that repeat the stated fact, {model}"
+        )
         parts.append(_part_alike(of_arm, label, outcomes.draws))
     decision = _decide_parts(parts, ALIKE)
-    return replace(decision, why=f"With the prompts of the paper's text: {decision.why}")
+    return replace(decision, why=f"The prompts are those of the paper's text. {decision.why}")
 
 
 def _decide_alike(outcomes: Outcomes, rows: pd.DataFrame) -> Decision:
@@ -156,7 +158,7 @@ def _decide_alike(outcomes: Outcomes, rows: pd.DataFrame) -> Decision:
         pairs = of_arm.groupby(["unit", "cluster"], as_index=False).yes.agg(["nunique", "size"])
         pairs = pairs[pairs["size"] == len(models)]
         pairs = pairs.assign(alike=pairs["nunique"] == 1)
-        label = f"{outcomes.label(arm)}: pairs that {' and '.join(models)} answer alike"
+        label = f"Share of pairs that {' and '.join(models)} answer alike by {outcomes.label(arm)}"
         parts.append(_part_alike(pairs, label, outcomes.draws))
     return _decide_parts(parts, ALIKE)
 
@@ -172,9 +174,8 @@ def _decide_parts(parts: Sequence[Part], bound: float) -> Decision:
     """Decide a claim that holds only if each of some shares lies above a bound."""
     texts = []
     for part in parts:
-        share = figures.score_text(cast(Score, part.interval))
-        texts.append(f"{part.label} {share}, n = {part.interval.n:,}")
-    return decisions.decide_by_intervals(parts, (bound,), why=f"{'; '.join(texts)}.")
+        texts.append(evidence.score_sentence(part.label, cast(Score, part.interval)))
+    return decisions.decide_by_intervals(parts, (bound,), why=" ".join(texts))
 
 
 def retrieval_beats_closed_book(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
@@ -211,7 +212,7 @@ def _decide_gains(
     comparisons = rows.compare(list(product(first, than)), measure, within=within)
     n_clusters = rows.frame.cluster.nunique()
     name = _MEASURE_NAMES[measure]
-    why = f"{'; '.join(_gain_in_words(rows, comparison, name) for comparison in comparisons)}."
+    why = " ".join(_gain_in_words(rows, comparison, name) for comparison in comparisons)
     if not decisions.enough_clusters(n_clusters, len(comparisons)):
         return decisions.too_few_clusters(n_clusters, why)
     parts = [_part_of_gain(rows, comparison, name) for comparison in comparisons]
@@ -239,12 +240,11 @@ def _part_of_gain(outcomes: Outcomes, comparison: Comparison, measure: str) -> P
 
 
 def _gain_in_words(outcomes: Outcomes, comparison: Comparison, measure: str) -> str:
-    first, second = map(figures.score_text, comparison.scores)
-    model = f" with {comparison.model}" if comparison.model else ""
-    return (
-        f"{outcomes.label(comparison.first)} {first}, {outcomes.label(comparison.second)} {second}"
-        f"{model}; difference in {measure} {figures.points(comparison.test)} "
-        f"points, {figures.p_words(comparison.p)}, n = {comparison.test.n:,}"
+    return evidence.comparison_sentence(
+        comparison,
+        (outcomes.label(comparison.first), outcomes.label(comparison.second)),
+        measure,
+        condition=f"With {comparison.model}" if comparison.model else "",
     )
 
 
@@ -260,7 +260,7 @@ def _join_readings(readings: Mapping[str, Decision]) -> Decision:
         return untested[0]
     texts = []
     for name, decision in readings.items():
-        texts.append(f"{name}, the claim {HOLDS[cast(Tested, decision.verdict)]}: {decision.why}")
+        texts.append(f"{name}, the claim {HOLDS[cast(Tested, decision.verdict)]}. {decision.why}")
     verdicts = {decision.verdict for decision in parts}
     verdict = verdicts.pop() if len(verdicts) == 1 else "inconclusive"
     p_values = [decision.p for decision in parts if decision.p is not None]
