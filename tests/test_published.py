@@ -153,6 +153,14 @@ def test_an_unknown_unit_is_named():
         Number.model_validate({**fields, "unit": "furlongs", "value": 0.5})
 
 
+def test_what_no_run_can_decide_is_said_of_every_model_alike():
+    ledger = scoreboard.ledger("drug_interactions")
+    first = ledger.set_index("id").loc["drug_interactions.claim.first_in_table_two"]
+    models = [name for name in ledger if name.startswith("here by") and name.endswith("_reason")]
+    assert models
+    assert {first[name] for name in models} == {first.here_reference_reason} == {"printed only"}
+
+
 def test_a_claim_that_no_notebook_decides_says_why():
     row = (
         scoreboard.ledger("side_effects")

@@ -87,6 +87,21 @@ def test_a_link_says_how_many_it_opens_and_of_what() -> None:
     assert Selected(5, 0).words(Selection("graph")).endswith("texts withheld by licence")
 
 
+def test_a_link_of_a_claim_names_the_arms_and_no_number_of_questions() -> None:
+    labels = {"graph": "Graph", "text": "Text RAG"}
+    selected = Selected(242, 242)
+    words = {
+        Selection("graph", "text", show=DIFFERENT): "see where Graph and Text RAG differ",
+        Selection(show=DIFFERENT): "see where the answers differ",
+        Selection("graph", show=WRONG): "see the wrong answers of Graph",
+        Selection("graph", "text"): "see the answers of Graph and Text RAG",
+        Selection(): "see the answers",
+    }
+    for selection, expected in words.items():
+        assert selected.words_of_arms(selection, labels) == expected
+    assert Selected(5, 0).words_of_arms(Selection(), labels).endswith("withheld by licence")
+
+
 def test_an_arm_is_at_the_floor_if_it_is_right_no_more_often_than_one_answer_for_all(
     lists: QuestionLists,
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from evaluation.decisions import is_model_of
 from evaluation.published import Basis, Claim, Kind, Number
 from evaluation.records import ClaimAnswer, Finding, HereFinding, Record, Value
-from evaluation.vocabulary import ANSWERED_HERE, TESTED, Match, Reason
+from evaluation.vocabulary import ANSWERED_HERE, FOR_ANY_MODEL, TESTED, Match, Reason
 
 SLACK: Final = 1e-9
 """Relative slack of every comparison: a value on the border of its tolerance is within it."""
@@ -113,8 +113,12 @@ def claim_row(claim: Claim, own: Runs, reference: Runs, others: Mapping[str, Run
         "here_own": _here_cell(claim, own, no_own),
     }
     for model, runs in others.items():
-        groups[f"{BY}{model}"] = _claim_cell(claim, "rerun", runs, "not yet run")
-        here_cells[f"{HERE_BY}{model}"] = _here_cell(claim, runs, "not yet run")
+        of_model = _claim_cell(claim, "rerun", runs, "not yet run")
+        groups[f"{BY}{model}"] = _with_common_reason(of_model, groups["reference"])
+        here_of_model = _here_cell(claim, runs, "not yet run")
+        here_cells[f"{HERE_BY}{model}"] = _with_common_reason(
+            here_of_model, here_cells["here_reference"]
+        )
     _name_arms([*groups.values(), *here_cells.values()])
     shown = _shown_rerun(claim, groups)
     basis = _basis(groups, shown)
@@ -130,6 +134,13 @@ def claim_row(claim: Claim, own: Runs, reference: Runs, others: Mapping[str, Run
         "basis": basis,
     }
     return row | {key: groups[basis][key] for key in ("verdict", "why", "reason")}
+
+
+def _with_common_reason(cell: Row, reference: Row) -> Row:
+    """Return a cell of a model without a run, with the reference's reason if no model matters."""
+    if cell["notebook"] or reference["reason"] not in FOR_ANY_MODEL:
+        return cell
+    return {**reference, "notebook": "", "models": ""}
 
 
 def _name_arms(cells: Sequence[Row]) -> None:

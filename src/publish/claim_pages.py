@@ -151,7 +151,7 @@ def _list_item(row: Mapping[Any, Any]) -> Markup:
 
 
 def rows_link(row: Mapping[Any, Any], group: str, read: Mapping[str, Any]) -> Markup:
-    """A link to the rows that decided a claim, which says how many there are.
+    """A link to the rows that decided a claim, which says whose answers they are.
 
     Args:
         row: A row of the ledger.
@@ -161,7 +161,9 @@ def rows_link(row: Mapping[Any, Any], group: str, read: Mapping[str, Any]) -> Ma
     selection, selected = _rows_of_claim(row, group, read)
     if selection is None or selected is None:
         return Markup()
-    return selections.link(row[f"{group}_notebook"], selection, selected)
+    notebook = row[f"{group}_notebook"]
+    words = selected.words_of_arms(selection, read[notebook].lists.entry["arms"])
+    return selections.link(notebook, selection, words)
 
 
 def link_verdict(
@@ -171,7 +173,9 @@ def link_verdict(
     selection, selected = _rows_of_claim(row, group, read)
     if selection is None or selected is None:
         return verdict
-    return selections.linked(verdict, row[f"{group}_notebook"], selection, selected)
+    notebook = row[f"{group}_notebook"]
+    words = selected.words_of_arms(selection, read[notebook].lists.entry["arms"])
+    return selections.linked(verdict, notebook, selection, words)
 
 
 def _rows_of_claim(

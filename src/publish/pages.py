@@ -227,7 +227,7 @@ class Pages(PaperPages):
         selection, selected = number_rows.rows_of_number(cell.number.id, cell["model"], lists)
         if selection is None or selected is None:
             return Markup()
-        return selections.link(notebook, selection, selected)
+        return selections.link(notebook, selection, selected.words(selection))
 
     def ledger(self, paper: str) -> str:
         """Return the claims of a paper, each with its rule, its verdicts and their reasons."""

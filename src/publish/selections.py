@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from evaluation import book_links
+from evaluation import book_links, evidence, formats
 from evaluation.markup import Markup
 from publish import viewer
 
@@ -54,8 +54,22 @@ class Selected:
     readable: int
 
     def words(self, selection: Selection) -> str:
-        """Return the name of a link to these questions."""
+        """Return the name of a link to these questions, which says how many they are."""
         return f"see the {self._named(selection)}{self._withheld()}"
+
+    def words_of_arms(self, selection: Selection, labels: Mapping[str, str]) -> str:
+        """Return the name of a link to these questions, which says whose answers they have.
+
+        A claim may rest on another measure than the score that the viewer shows, or on a part of
+        these questions. Their number would not be that of the claim.
+        """
+        arms = [labels[arm] for arm in (selection.arm, selection.against) if arm]
+        if selection.show == DIFFERENT:
+            words = f"see where {formats.listed(arms) or 'the answers'} differ"
+        else:
+            kind = "wrong answers" if selection.show == WRONG else "answers"
+            words = f"see the {kind}{' of ' if arms else ''}{formats.listed(arms)}"
+        return f"{words}{self._withheld()}"
 
     def _named(self, selection: Selection) -> str:
         plural = "" if self.questions == 1 else "s"
@@ -205,15 +219,13 @@ def _is_shown(question: Question, selection: Selection) -> bool:
     return True
 
 
-def link(notebook: str, selection: Selection, selected: Selected) -> Markup:
-    """Return a link to what is selected, which says how many questions it opens."""
-    return Markup('<a href="{}">{}</a>').format(
-        selection.address(notebook), selected.words(selection)
-    )
+def link(notebook: str, selection: Selection, words: str) -> Markup:
+    """Return a link to what is selected."""
+    return Markup('<a href="{}">{}</a>').format(selection.address(notebook), words)
 
 
-def linked(words: Markup, notebook: str, selection: Selection, selected: Selected) -> Markup:
-    """Return words that lead to what is selected; a pointer on them shows how many it is."""
+def linked(verdict: Markup, notebook: str, selection: Selection, words: str) -> Markup:
+    """Return a verdict that leads to what is selected; a pointer on it shows what that is."""
     return Markup('<a class="rag-to-rows" href="{}" title="{}">{}</a>').format(
-        selection.address(notebook), selected.words(selection).capitalize(), words
+        selection.address(notebook), evidence.sentence_case(words), verdict
     )
