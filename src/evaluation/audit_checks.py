@@ -225,10 +225,9 @@ def duplicates(out: Outcomes) -> Iterator[CheckedPart]:
         n_clusters = questions[is_test].cluster.groupby(test_texts).transform("nunique")
         is_repeated = n_clusters > 1
         is_taught = test_texts.isin(set(texts[~is_test]))
-        text = (
-            f"in another cluster {_share_text(is_repeated)}; "
-            f"in another split {_share_text(is_taught)}"
-        )
+        text = f"in another cluster {_share_text(is_repeated)}"
+        if not is_test.all():
+            text += f"; in another split {_share_text(is_taught)}"
         yield CheckedPart(str(task), text, bool(is_repeated.any() or is_taught.any()))
 
 
