@@ -279,7 +279,7 @@ def test_a_released_error_may_be_the_parsers_or_a_failed_query(run, name):
     recorded = [(False, 0.8)] * 6
     rules.decide(run, page([], released, format_b), claim, recorded=recorded)
     assert next(c.verdict for c in run.claims if c.kind == "rescored") == "inconclusive"
-    assert ("Format B 0 of 6" in why(run, claim, "rescored")) == (name == "red eyes")
+    assert ("(Format B) 0 of 6" in why(run, claim, "rescored")) == (name == "red eyes")
     assert ("query of the graph failed" in why(run, claim, "rescored")) == (name == "rash")
 
 
