@@ -1,0 +1,53 @@
+"""Sentences for the evidence of a claim: a score, and a difference between two arms."""
+
+from collections.abc import Sequence
+
+from evaluation import formats
+from evaluation.metrics import Score
+from evaluation.outcomes import Comparison
+
+
+def score_sentence(label: str, score: Score, unit: str = "fraction") -> str:
+    """State a score: `Recall of Text RAG is 8.0 % [5.4, 11.3] (n = 121).`
+
+    Args:
+        label: What was measured, and of which arm.
+        score: Its value, interval and number of units.
+        unit: As in `formats.number`.
+    """
+    text = formats.score_text(score, unit)
+    return f"{sentence_case(label)} is {text} (n = {score.n:,})."
+
+
+def comparison_sentence(
+    comparison: Comparison,
+    arms: Sequence[str],
+    measure: str,
+    *,
+    unit: str = "fraction",
+    condition: str = "",
+) -> str:
+    """State the scores of two arms, and their difference with its test.
+
+    `On GIT, F1 is 44.5 % [40.1, 49.0] for A and 38.7 % [34.4, 43.2] for B, a difference of
+    +5.8 [+1.7, +9.9] points (p = 0.019, n = 465).`
+
+    Args:
+        comparison: Scores and test.
+        arms: Names of the two arms.
+        measure: What was measured.
+        unit: The scores', as in `formats.number`.
+        condition: Where or with which model, as the sentence begins: `On GIT`.
+    """
+    first, second = (formats.score_text(score, unit) for score in comparison.scores)
+    test = comparison.test
+    subject = f"{condition}, {measure}" if condition else sentence_case(measure)
+    return (
+        f"{subject} is {first} for {arms[0]} and {second} for {arms[1]}, a difference of "
+        f"{formats.points(test)} points ({formats.p_words(comparison.p)}, n = {test.n:,})."
+    )
+
+
+def sentence_case(text: str) -> str:
+    """Begin a sentence with a capital; a name such as nDCG stays."""
+    return text[0].upper() + text[1:] if text[:2].islower() else text
