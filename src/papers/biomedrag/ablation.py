@@ -105,7 +105,7 @@ def _cell_of(number: str) -> Cell | None:
     if table == "figure3":
         measure = row.removeprefix("git_").removeprefix("re_").removeprefix("triple_")
         return Cell(number, data, column, measure)
-    if table == "figure2" and row.startswith(("git", "unplaced")):
+    if table == "figure2" and row.startswith("git"):
         return Cell(number, data, column, "f1")
     return None
 

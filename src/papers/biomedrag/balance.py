@@ -8,7 +8,7 @@ been counted on so many rows.
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -136,8 +136,8 @@ def digits_table(
 ) -> pd.DataFrame:
     """Compare the printed recalls of Tables 1 to 3 with the test sizes that the paper states.
 
-    Whole per cents are left out, which may be rounded ones, and OneRel, whose columns are out of
-    order.
+    Whole per cents are not counted, for they may be rounded ones, and neither is OneRel, whose
+    columns are out of order: its recall is its second or third column. Two columns list them.
 
     Args:
         printed: The paper's numbers.
@@ -147,15 +147,53 @@ def digits_table(
     other_counts = others or {}
     rows = []
     for name in names:
-        numbers = _recall_numbers(printed, KEYS[name])
-        values = {round(100 * number.value, 2) for number in numbers}
-        recalls = {value for value in values if not float(value).is_integer()}
-        counts = [(numbers[0].n or 0, "test size of Tables 5 and 6")]
-        if name in other_counts:
-            counts.append(other_counts[name])
-        for n, what in counts:
-            rows.append({"data": name, "rows": f"{n:,}, {what}", **_digits_row(recalls, n)})
-    return pd.DataFrame(rows)
+        counts = [other_counts[name]] if name in other_counts else []
+        rows += _digits_rows(printed, name, counts)
+    table = pd.DataFrame(rows)
+    empty = [column for column in (_WHOLE_PERCENTS, _ONEREL) if not any(table[column])]
+    return table.drop(columns=empty)
+
+
+def _digits_rows(
+    printed: Published, name: str, others: Sequence[tuple[int, str]]
+) -> list[dict[str, Any]]:
+    """Compare the recalls of a data set with its test size and with other counts of rows."""
+    numbers = _recall_numbers(printed, KEYS[name])
+    values = {_in_percent(number) for number in numbers}
+    recalls = {value for value in values if not float(value).is_integer()}
+    onerel = _onerel_columns(printed, KEYS[name])
+    rows = []
+    for n, what in [(numbers[0].n or 0, "test size of Tables 5 and 6"), *others]:
+        row = {"data": name, "rows": f"{n:,}, {what}", **_digits_row(recalls, n)}
+        row[_WHOLE_PERCENTS] = _percents(values - recalls)
+        row[_ONEREL] = _attainable_of(onerel, n)
+        rows.append(row)
+    return rows
+
+
+_WHOLE_PERCENTS: Final = "not counted, whole per cents"
+_ONEREL: Final = "not counted, OneRel's second and third column"
+
+
+def _in_percent(number: Number) -> float:
+    return round(100 * number.value, 2)
+
+
+def _percents(values: Iterable[float]) -> str:
+    return ", ".join(f"{value:.2f}" for value in sorted(values))
+
+
+def _onerel_columns(printed: Published, key: str) -> list[float]:
+    """Return OneRel's second and third number on a data set, one of which is its recall."""
+    ids = (f"biomedrag.table1.onerel.{key}_{column}" for column in ("recall", "f1"))
+    numbers = {number.id: number for number in printed.numbers}
+    return [_in_percent(numbers[id_]) for id_ in ids if id_ in numbers]
+
+
+def _attainable_of(values: Sequence[float], n: int) -> str:
+    """Say which of some values is a whole number of n rows: `81.07 no, 22.09 yes`."""
+    attainable, _ = possible(values, n)
+    return ", ".join(f"{value:.2f} {'yes' if value in attainable else 'no'}" for value in values)
 
 
 def _recall_numbers(printed: Published, key: str) -> list[Number]:
@@ -180,5 +218,5 @@ def _digits_row(recalls: set[float], n: int) -> dict[str, Any]:
         "attainable with these rows": len(attainable),
         "expected by chance": f"{by_chance:.1f}",
         "p": figures.p_text(p),
-        "unattainable": ", ".join(f"{recall:.2f}" for recall in unattainable),
+        "unattainable": _percents(unattainable),
     }

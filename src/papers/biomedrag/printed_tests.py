@@ -16,6 +16,7 @@ says what another training of the same system would score.
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import Final
 
@@ -51,7 +52,13 @@ TRIPLES: Final = (
     "onerel_beats_unirel",
 )
 """Claims about triples that the printed numbers decide."""
-RELATIONS: Final = ("gain_on_git_re", "significant_on_git_re", "beyond_best_retrieval")
+RELATIONS: Final = (
+    "gain_on_git_re",
+    "significant_on_git_re",
+    "significant_on_extraction",
+    "one_sentence_best_on_git_re",
+    "beyond_best_retrieval",
+)
 """Claims that the printed numbers alone decide once GIT-RE is known."""
 TEXTS: Final = (
     "better_on_ade",
@@ -151,6 +158,17 @@ def _above_gpt4(*columns: str) -> dict[str, list[str]]:
     return compared
 
 
+_SUPERIOR: Final = {
+    "table1.llama2_br.git_f1": ["figure2.git.llama2_top20"],
+    "table1.llama2_br.ddi_f1": ["table1.llama2.ddi_f1"],
+    "table1.llama2_br.chemprot_f1": ["figure2.chemprot.top1"],
+    "table1.llama2_br.git_re_f1": ["figure2.git_re.llama2_top20"],
+    "table2.medllama_br.ade_f1": ["figure2.ade.top1"],
+    "table2.gpt4_br.mtsamples_f1": ["table2.gpt4.mtsamples_f1"],
+    "table2.llama2_br.umls_f1": ["figure2.umls.top10"],
+    "table2.llama2_br.adint_f1": ["figure2.adint.other1"],
+}
+"""The best row with BiomedRAG on each data set, and the best other one."""
 COMPARED: Final = {
     "beats_llm_triples": _gains_on_triples(),
     "beats_llm_relations": _gains("git_re_f1"),
@@ -203,15 +221,11 @@ COMPARED: Final = {
     "prompted_llm_best_on_mtsamples": {
         "table2.gpt4.mtsamples_f1": _numbers("table2.{}.mtsamples_f1", _FINE_TUNED)
     },
-    "superior_everywhere": {
-        "table1.llama2_br.git_f1": ["figure2.git.llama2_top20"],
-        "table1.llama2_br.ddi_f1": ["table1.llama2.ddi_f1"],
-        "table1.llama2_br.chemprot_f1": ["figure2.chemprot.top1"],
-        "table1.llama2_br.git_re_f1": ["figure2.git_re.llama2_top20"],
-        "table2.medllama_br.ade_f1": ["figure2.ade.top1"],
-        "table2.gpt4_br.mtsamples_f1": ["table2.gpt4.mtsamples_f1"],
-        "table2.llama2_br.umls_f1": ["figure2.umls.top10"],
-        "table2.llama2_br.adint_f1": ["figure2.adint.other1"],
+    "superior_everywhere": _SUPERIOR,
+    "significant_everywhere": _SUPERIOR,
+    "significant_on_extraction": _gains_on_triples() | _gains("git_re_f1"),
+    "one_sentence_best_on_git_re": {
+        "figure2.git_re.medllama_top1": ["figure2.git_re.other_medllama_*"]
     },
     "retrieval_helps_labels": {
         "figure2.git_re.medllama_top1": ["table1.medllama.git_re_f1"],
@@ -237,11 +251,11 @@ COMPARED: Final = {
     },
     "one_chunk_beats_many": {
         "table1.medllama_br.git_f1": ["figure2.git.medllama_top1"],
-        "table1.llama2_br.git_f1": ["figure2.git.llama2_top20"],
+        "table1.llama2_br.git_f1": ["figure2.git.*llama2_*"],
         "table1.llama2_br.ddi_f1": ["figure2.ddi.*"],
         "table1.llama2_br.chemprot_f1": ["figure2.chemprot.*"],
-        "table1.medllama_br.git_re_f1": ["figure2.git_re.medllama_top1"],
-        "table1.llama2_br.git_re_f1": ["figure2.git_re.llama2_top20"],
+        "table1.medllama_br.git_re_f1": ["figure2.git_re.*medllama_*"],
+        "table1.llama2_br.git_re_f1": ["figure2.git_re.*llama2_*"],
         "table2.llama2_br.ade_f1": ["figure2.ade.*"],
         "table2.gpt4_br.mtsamples_f1": ["figure2.mtsamples.*"],
         "table2.llama2_br.umls_f1": ["figure2.umls.*"],
@@ -257,6 +271,8 @@ COMPARED: Final = {
 _SIGNIFICANT: Final = (
     "significant_on_git",
     "significant_on_git_re",
+    "significant_on_extraction",
+    "significant_everywhere",
     "onerel_beats_unirel",
     "light_models_lag_on_git",
 )
@@ -288,6 +304,13 @@ _ADINT: Final = (
 _PANEL_B: Final = (
     " Figure 2 (b) is headed LLaMA2 13B and read so here. But its value without retrieval is "
     "50.52, which Table 1 prints for MedLLaMA 13B (77.48 for LLaMA2 13B)."
+)
+_BEST_ROWS: Final = (
+    " On each data set the best row with BiomedRAG is compared with the best other one, of a table "
+    "or of Figure 2; the best of several n favours the other."
+    + _ADINT
+    + _PANEL_B
+    + " The comparison on ChemProt stands by either reading, for it takes the best of any model."
 )
 _DDI_F1: Final = (
     " The printed precision and recall of LLaMA2 13B with BiomedRAG on DDI (80.50 and 79.10) give "
@@ -326,13 +349,13 @@ _MORE: Final = {
     "but the claim is about LLaMA2 only.",
     "gpt4_untrained_worse": " On GIT, which section 3 names in particular, GPT-4 does better than "
     "on DDI.",
-    "superior_everywhere": " On each data set the best row with BiomedRAG is compared with the "
-    "best other one, of a table or of Figure 2; the best of several n favours the other."
-    + _ADINT
-    + _PANEL_B
-    + " The comparison on ChemProt stands by either reading, for it takes the best of any model.",
+    "superior_everywhere": _BEST_ROWS,
+    "significant_everywhere": _BEST_ROWS,
+    "one_sentence_best_on_git_re": " The panel of the three other values is inferred; which n each "
+    "of them belongs to does not matter.",
     "best_parts": " Table 3 lacks LLaMA2 13B alone, which comes nearer in whole triples." + _ONEREL,
-    "one_chunk_beats_many": " Values of Figure 2 (c) and (d) whose model is not known are left out."
+    "one_chunk_beats_many": " Four values of GIT in Figure 2 (c) and (d) whose model is not "
+    "known are left out. The panels of other values are inferred, as their notes say."
     + _ZERO_ON_ADE
     + _ADINT
     + _PANEL_B
@@ -368,6 +391,12 @@ ONE_TRAINING: Final = (
 """What the p-value of a printed difference leaves out."""
 ONLY_PAIRED: Final = " Only paired answers would decide it, and the authors' are not released."
 """What an inconclusive claim lacks, if some pairing of the rows is significant."""
+_ALL_ROWS_OPEN: Final = ("onerel_beats_unirel",)
+"""Claims about systems whose printed recalls on DDI are no counts of `INTERACTIONS`."""
+_ONLY_PAIRED_OR_COUNTED: Final = (
+    " Paired answers would decide it, or knowing which rows were counted. The authors release "
+    "neither."
+)
 _ONE_TRAINING_OF_INTERVALS: Final = (
     " The paper reports no repeated training. The intervals therefore cover only the test rows, "
     "taken as independent."
@@ -495,23 +524,81 @@ def decision(printed: Published, claim: str) -> Decision:
             "printed recalls suggest."
         )
     why += _MORE.get(claim, "") + _nearest_text(printed, claim)
-    if decided == "inconclusive":
+    if claim in _ALL_ROWS_OPEN:
+        why += _on_all_rows(printed, claim) + _ONLY_PAIRED_OR_COUNTED
+    elif decided == "inconclusive":
         why += _what_would_decide(printed, claim)
+    elif decided == "differs" and claim in _SIGNIFICANT:
+        why += f"{_undecidable(printed, claim)}."
     if decided == "agrees" and claim in _CHOSEN_BY_OUTCOME:
         decided = "inconclusive"
     return Decision(decided, why + ONE_TRAINING)
 
 
+def decision_by_readings(printed: Published, claim: str, second: Sequence[str]) -> Decision:
+    """Decide a claim that can mean all its data sets or a few; it is open where the two disagree.
+
+    Args:
+        printed: The paper's numbers.
+        claim: A claim of `COMPARED`.
+        second: The data sets of the second reading, as `COMPARED` names their columns.
+    """
+    by_all = decision(printed, claim)
+    table = comparisons(printed, claim)
+    endings = tuple(f".{key}_f1" for key in second)
+    is_in_second = [ours.id.endswith(endings) for ours, _ in _pairs(printed, claim)]
+    by_few = all_of(table["verdict"][is_in_second])
+    names = figures.listed([name for name, key in KEYS.items() if key in second])
+    if by_few == by_all.verdict:
+        return by_all
+    why = f"{by_all.why} On all data sets of both tasks the claim {_READING[by_all.verdict]}"
+    why += f", and on {names} alone it {_READING[by_few]}. The two readings leave it open."
+    return Decision("inconclusive", why)
+
+
+_READING: Final[dict[str, str]] = {
+    "agrees": "holds",
+    "differs": "fails",
+    "inconclusive": "is open",
+}
+
+
+def _on_all_rows(printed: Published, claim: str) -> str:
+    """Say what the comparison on DDI gives if all rows that the paper states were counted."""
+    (pair,) = [pair for pair in _pairs(printed, claim) if "ddi" in pair[0].id]
+    ours, other = pair
+    n = ours.n or 0
+    low, high = mcnemar_range(round(ours.value * n), round(other.value * n), n)
+    table = comparisons(printed, claim)
+    of_others = all_of(table["verdict"][table["rows"] != INTERACTIONS])
+    word = verdict(ours.value - other.value, low, high, significantly=claim in _SIGNIFICANT)
+    is_supported = of_others == word == "agrees"
+    outcome = "so the claim would agree" if is_supported else "which leaves the claim open"
+    return (
+        f" No printed recall of the two on DDI is a count of {INTERACTIONS} rows. If the "
+        f"{n:,} rows that the paper states were counted, the highest value there is "
+        f"{figures.p_words(high)}, {outcome}."
+    )
+
+
 def _what_would_decide(printed: Published, claim: str) -> str:
     """Say whether paired answers would decide a claim that the printed counts leave open."""
+    undecidable = _undecidable(printed, claim)
+    if not undecidable:
+        return ONLY_PAIRED
+    return f"{undecidable}, so paired answers to these rows could not support the claim either."
+
+
+def _undecidable(printed: Published, claim: str) -> str:
+    """Say in how many comparisons no pairing could be significant; empty if there is none."""
     lows = [_p_range(ours, other)[0] for ours, other in _pairs(printed, claim)]
     n_undecidable = sum(low >= ALPHA for low in lows)
     if not n_undecidable:
-        return ONLY_PAIRED
+        return ""
     noun = "comparison" if len(lows) == 1 else "comparisons"
     return (
         f" In {n_undecidable} of {len(lows)} {noun} so few rows differ that no pairing could be "
-        "significant, so paired answers to these rows could not support the claim either."
+        "significant"
     )
 
 
@@ -560,6 +647,30 @@ def _best_f1(printed: Published, name: str, rows: Sequence[str]) -> Number:
     return max(numbers, key=lambda number: number.value)
 
 
+@dataclass(frozen=True)
+class _OnPar:
+    """The best small model against the best of some language models on a data set."""
+
+    name: str
+    small: Number
+    large: Number
+    widest: Score
+    narrowest: Score
+
+    @property
+    def is_decidable(self) -> bool:
+        """Whether some pairing of the rows lies on one side of the margin."""
+        return decisions.on_par(self.narrowest) != "inconclusive"
+
+    def sentence(self) -> str:
+        """State both scores, and the widest interval of their difference."""
+        return (
+            f"On {self.name}, {self.small.row} has {self.small.printed} and {self.large.row} "
+            f"{self.large.printed}, and the difference is {_points(self.widest)} points at the "
+            f"widest (n = {self.widest.n})."
+        )
+
+
 def small_on_par(printed: Published, names: Sequence[str]) -> Decision:
     """Decide by the printed F1 whether small models are on a par with language models (section 3).
 
@@ -567,38 +678,64 @@ def small_on_par(printed: Published, names: Sequence[str]) -> Decision:
         printed: The paper's numbers.
         names: The data sets. On each, the best encoder is compared with the best language model.
     """
-    parts = []
-    texts = []
-    undecidable = []
-    for name in names:
-        ours = _best_f1(printed, name, _ENCODERS)
-        other = _best_f1(printed, name, _LANGUAGE_MODELS)
-        n = _n_rows(ours)
-        n_ours, n_other = round(ours.value * n), round(other.value * n)
-        interval = widest_interval(n_ours, n_other, n)
-        parts.append(Part(interval, decisions.on_par))
-        gap = n_ours - n_other
-        narrowest = _paired_interval(gap, abs(gap), n)
-        if decisions.on_par(narrowest) == "inconclusive":
-            undecidable.append(name)
-        points = figures.points_text(interval.value, interval.low, interval.high)
-        texts.append(
-            f"{name}, {ours.row} {ours.printed} against {other.row} {other.printed}: at the widest "
-            f"{points} points, n = {n}"
-        )
-    n_parts = len(parts)
+    compared = [_on_par_comparison(printed, name, _LANGUAGE_MODELS) for name in names]
+    parts = [Part(on_par.widest, decisions.on_par) for on_par in compared]
     supported = [part.verdict() for part in parts]
-    refuted = [part.verdict(n_parts) for part in parts]
+    refuted = [part.verdict(len(parts)) for part in parts]
     decided = all_of(supported, refuted)
-    why = f"Best small model and best language model of Table 2, F1: {'; '.join(texts)}."
-    if decided == "inconclusive" and undecidable:
-        why += (
-            f" On {figures.listed(undecidable)} the narrowest interval that the counts allow "
-            "reaches both sides of the margin, so paired answers to these rows would not decide it."
-        )
-    elif decided == "inconclusive":
-        why += ONLY_PAIRED
+    sentences = " ".join(on_par.sentence() for on_par in compared)
+    why = f"The best small model is compared with the best language model by F1. {sentences}"
+    if decided == "inconclusive":
+        why += _what_would_decide_on_par(printed, compared)
     return Decision(decided, why + _ONE_TRAINING_OF_INTERVALS)
+
+
+def _what_would_decide_on_par(printed: Published, compared: Sequence[_OnPar]) -> str:
+    """Say whether paired answers would decide what the widest intervals leave open."""
+    undecidable = [on_par.name for on_par in compared if not on_par.is_decidable]
+    if not undecidable:
+        return ONLY_PAIRED
+    return (
+        f" On {figures.listed(undecidable)} the narrowest interval that the counts allow reaches "
+        "both sides of the margin, so paired answers to these rows would not decide it."
+        f"{_against_llama2(printed, undecidable)}"
+    )
+
+
+def _on_par_comparison(printed: Published, name: str, rows: Sequence[str]) -> _OnPar:
+    small = _best_f1(printed, name, _ENCODERS)
+    large = _best_f1(printed, name, rows)
+    n = _n_rows(small)
+    n_small, n_large = round(small.value * n), round(large.value * n)
+    gap = n_small - n_large
+    narrowest = _paired_interval(gap, abs(gap), n)
+    return _OnPar(name, small, large, widest_interval(n_small, n_large, n), narrowest)
+
+
+def _against_llama2(printed: Published, names: Sequence[str]) -> str:
+    """Say what the comparison gives with LLaMA2 13B, which section 3 names as a larger model."""
+    sentences = [
+        " Section 3 names LLaMA2 13B as an example of a larger model and sets GPT-4 apart from it."
+    ]
+    for name in names:
+        found = _on_par_comparison(printed, name, _LLAMA2_ROWS)
+        sentences.append(
+            f"Against the better row of LLaMA2 13B on {name} ({found.large.printed}), the interval "
+            f"is {_points(found.narrowest)} points at the narrowest and {_points(found.widest)} at "
+            f"the widest. {_BY_LLAMA2[found.is_decidable]}."
+        )
+    return " ".join(sentences)
+
+
+_LLAMA2_ROWS: Final = ("llama2", "llama2_br")
+_BY_LLAMA2: Final = {
+    True: "By this reading the claim is open, too, but paired answers would decide it",
+    False: "By this reading, too, paired answers would not decide it",
+}
+
+
+def _points(score: Score) -> str:
+    return figures.points_text(score.value, score.low, score.high)
 
 
 def _reason(table: pd.DataFrame, is_decisive: pd.Series) -> str:

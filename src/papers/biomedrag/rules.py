@@ -55,7 +55,7 @@ def _better(
     arms = [first, *others]
     missing = [rows.label(arm) for arm in arms if arm not in rows.arms_with("right")]
     if missing:
-        why = f"{', '.join(missing)}: no answers in this run."
+        why = f"This run has no answers of {figures.listed(missing)}."
         return Decision("not tested", why, reason="no answers")
     comparisons = rows.compare([(first, other) for other in others], "right", within="task")
     described = [_described(comparison, rows, outcomes) for comparison in comparisons]
@@ -169,12 +169,16 @@ def _more_documents_do_not_help(outcomes: Outcomes, *, prefix: str, **_: object)
         return Decision("not tested", _no_sentences(prefix), reason="no answers")
     if 1 not in counts or max(counts) < MANY:
         numbers = ", ".join(map(str, counts))
-        why = f"Only n = {numbers} was tried; the claim needs n = 1 and an n of {MANY} or more."
+        why = (
+            f"The prompts had {numbers} sentences. The claim needs prompts with 1 and with {MANY} "
+            "or more."
+        )
         return Decision("not tested", why, reason="no answers")
     pair = (f"{prefix}{max(counts)}", f"{prefix}1")
     comparisons = outcomes.compare([pair], "right", within="task")
-    differences = "; ".join(
-        f"{comparison.model} {figures.points(comparison.test)} points, n = {comparison.test.n}"
+    differences = " ".join(
+        f"On {comparison.model}, accuracy changes by {figures.points(comparison.test)} points from "
+        f"n = 1 to n = {max(counts)} (n = {comparison.test.n:,} rows)."
         for comparison in comparisons
     )
     criterion = partial(decisions.below, bound=SMALL_GAIN)
@@ -182,7 +186,7 @@ def _more_documents_do_not_help(outcomes: Outcomes, *, prefix: str, **_: object)
         Part(comparison.test, criterion, f"n = {max(counts)} minus n = 1, {comparison.model}")
         for comparison in comparisons
     ]
-    why = f"n = {max(counts)} minus n = 1: {differences}.{_training_note(pair)}"
+    why = f"{differences}{_training_note(pair)}"
     return decisions.decide_by_intervals(parts, (SMALL_GAIN,), why=why)
 
 
@@ -206,12 +210,12 @@ def shorter_input(outcomes: Outcomes, **_: object) -> Decision:
     if counts:
         pairs = [(ablation.knn(n), "biomedrag") for n in counts]
         comparisons = outcomes.compare(pairs, "prompt_tokens", within="task")
-        differences = "; ".join(
-            f"{comparison.model}, {outcomes.label(comparison.first)}: {_tokens(comparison)}, "
-            f"n = {comparison.test.n}"
+        differences = " ".join(
+            f"On {comparison.model}, a prompt with the {outcomes.label(comparison.first)} has "
+            f"{_tokens(comparison)} tokens more than one of BiomedRAG (n = {comparison.test.n:,})."
             for comparison in comparisons
         )
-        why += f" Prompt tokens of RA-KNN-n minus those of BiomedRAG here: {differences}."
+        why += f" {differences}"
     return Decision("cannot be tested", why, reason="by construction")
 
 
@@ -252,7 +256,18 @@ one_sentence_best_on_ade = partial(_printed, claim="one_sentence_best_on_ade")
 onerel_beats_unirel = partial(_printed, claim="onerel_beats_unirel")
 retrieval_helps_labels = partial(_printed, claim="retrieval_helps_labels")
 superior_everywhere = partial(_printed, claim="superior_everywhere")
+significant_everywhere = partial(_printed, claim="significant_everywhere")
+one_sentence_best_on_git_re = partial(_printed, claim="one_sentence_best_on_git_re")
 best_parts = partial(_printed, claim="best_parts")
+
+
+def significant_on_extraction(_: Outcomes, *, printed: Published, **__: object) -> Decision:
+    """Whether gains on triples and relations are significant (sections 2.3 and 2.4).
+
+    The sentences can mean all data sets of both tasks, or GIT and GIT-RE, which the sections use.
+    """
+    used = ("git", "git_re")
+    return printed_tests.decision_by_readings(printed, "significant_on_extraction", used)
 
 
 def _described(comparison: Comparison, rows: Outcomes, outcomes: Outcomes) -> str:
