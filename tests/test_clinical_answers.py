@@ -198,6 +198,38 @@ def test_answers_that_cite_right_passages_and_are_wrong_are_counted():
     assert "No answer" in ca.citations_in_words(Outcomes(rows([True], "500 mg")))
 
 
+def test_kinds_that_no_answer_cites_are_named_and_the_others_counted_apart():
+    citing = rows([True] * 30, "500 mg [2]")
+    bare = rows([True] * 30, "500 mg")
+    uncited_kinds = ("outcome", "timeline", "effectiveness")
+    mixed = [row for row in citing if row.task not in uncited_kinds]
+    mixed += [row for row in bare if row.task in uncited_kinds]
+    half = [replace(row, unit=f"{row.unit} bare", cluster=f"{row.cluster} bare") for row in bare]
+    mixed += [row for row in half if row.task not in uncited_kinds]
+    words = ca.uncited_kinds_in_words(Outcomes(mixed, draws=200))
+    assert words.startswith("Of 90 answers of the kinds outcome, timeline and effectiveness")
+    assert "none cites. Of the 240 answers of the other kinds, 50.0 %" in words
+    assert words.endswith("This interval contains one half.")
+    assert ca.uncited_kinds_in_words(Outcomes(citing)) == "Answers of every kind cite."
+    assert ca.uncited_kinds_in_words(Outcomes(bare)) == "No answer of any kind cites."
+    none = Outcomes(rows([True], "Not found in chart."))
+    assert "No answer from retrieved passages has a value" in ca.uncited_kinds_in_words(none)
+
+
+def test_kinds_on_which_the_commonest_answer_is_right_more_often_are_named():
+    model = rows([True, False], "500 mg [2]")
+    floor = [
+        replace(row, arm="commonest", model="", measures={"accuracy": (right, 1.0)})
+        for row in model
+        for right in [1.0 if row.task in ("frequency", "outcome") else 0.0]
+    ]
+    words = ca.floor_in_words(Outcomes([*model, *floor], draws=200))
+    assert words.startswith("On the kinds outcome and frequency, always giving the commonest")
+    equal = [replace(row, arm="commonest", model="") for row in model]
+    assert "On no kind" in ca.floor_in_words(Outcomes([*model, *equal], draws=200))
+    assert ca.floor_in_words(Outcomes([])) == "Floor: the model was not run."
+
+
 def test_a_timeline_whose_first_and_last_date_are_not_among_the_passages_is_counted():
     truth = ((date(2020, 1, 1), date(2020, 6, 1)),)
     questions = [replace(question("timeline", truth), patient=f"P{i}") for i in range(2)]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import yaml
 from hypothesis import given, strategies as st
 
 from evaluation import record, rules
@@ -27,6 +28,7 @@ from papers.clinical_notes.charts import generate
 from papers.clinical_notes.gold import Charts, Mention, Note, SeizureStatus
 from publish.board_cells import claim_row
 from resources.datasets import locate
+from resources.settings import DATA
 
 DRAWS = 100
 
@@ -187,12 +189,15 @@ def outcomes(units: list[scores.NoteUnit], readings: list[ex.Reading]) -> Outcom
 
 def test_the_gold_scores_one_and_nothing_scores_nought(units):
     best = outcomes(units, [perfect(unit) for unit in units])
-    # how well a drug works is read off the text, whatever the extractor
+    # how well a drug works is read off the text, whatever the extractor; and this gold has a
+    # medication for each span, not for each mention of a drug
     all_measures = {name for row in best.frame.measures for name in row}
-    measures = {name for name in all_measures if not name.startswith("effectiveness")}
+    others = ("effectiveness", "mention_count")
+    measures = {name for name in all_measures if not name.startswith(others)}
     assert {
         "f1",
         "overlap_f1",
+        "route_overlap_f1",
         "taken_drug_f1",
         "recall_held_out",
         "recall_paraphrased",
@@ -230,6 +235,31 @@ def test_overlaps_never_count_one_gold_span_twice(gold_spans, found_spans):
 def test_an_overlap_counts_where_it_is_asked_for():
     assert scores.match_overlaps({(0, 6)}, {(3, 9)}) == {(0, 6)}
     assert scores.match_overlaps({(0, 6)}, {(0, 3), (4, 6)}) == {(0, 6), (4, 6)}
+
+
+def test_each_label_is_scored_and_the_mentions_of_a_drug_are_counted(units):
+    [unit, *_] = (unit for unit in units if sum(m.label == "ROUTE" for m in unit.mentions) > 1)
+    reading = perfect(unit)
+    without_routes = [span for span in reading.spans if span[0] != "ROUTE"]
+    mentions = [ex.Medication(m.drug, m.role) for m in unit.mentions if m.label == "DRUG"]
+    right = outcomes([unit], [replace(reading, medications=tuple(mentions))])
+    assert right.score("mention_count_f1").value == 1
+    once_more = (*mentions, mentions[0])
+    faulty = replace(reading, spans=tuple(without_routes), medications=once_more)
+    wrong = outcomes([unit], [faulty])
+    assert wrong.score("route_overlap_f1").value == 0
+    assert wrong.score("drug_overlap_f1").value == 1
+    assert wrong.score("drug_f1").value == 1
+    assert wrong.score("mention_count_f1").value < 1
+
+
+def test_every_symptom_of_the_charts_is_a_term_of_the_rules():
+    """What the claim on symptoms says of the recall that shows no sign that it could fail."""
+    wording = yaml.safe_load((DATA / "clinical_wording.yml").read_text("utf-8"))
+    terms = yaml.safe_load((DATA / "clinical_terms.yml").read_text("utf-8"))
+    named = {name for names in wording["ictal_symptoms"].values() for name in names}
+    assert named
+    assert named <= set(terms["symptoms"]["ictal"])
 
 
 def test_the_rules_do_well_on_shared_wording(units, readings):
@@ -317,6 +347,16 @@ COLUMN_MEASURES = [
 ]
 
 
+LABELS_OF_THE_PAPER = ("drug", "strength", "frequency", "route", "form")
+MED7_MEASURES = [
+    "drug_f1",
+    *(f"{label}_overlap_f1" for label in LABELS_OF_THE_PAPER),
+    "taken_strength_f1",
+    "taken_frequency_f1",
+    "mention_count_f1",
+]
+
+
 def test_the_answer_of_the_page_has_contexts_negations_of_notes_and_of_negex(units):
     right, wrong = ({"accuracy": (share, 1.0)} for share in (1.0, 0.0))
     note = replace(units[0], strata={"status": "negative"})
@@ -335,7 +375,11 @@ def test_the_answer_of_the_page_has_contexts_negations_of_notes_and_of_negex(uni
 
 def test_answers_follow_their_rules_and_none_is_about_the_papers_private_notes(units):
     def answer_here(
-        model: str, n_right: int, shares: dict[ex.Status, float], columns: float = 0
+        model: str,
+        n_right: int,
+        shares: dict[ex.Status, float],
+        columns: float = 0,
+        **faulty: tuple[float, float],
     ) -> dict[str, tuple[str, str | None]]:
         """The answers here and their reasons, by these scores.
 
@@ -344,6 +388,7 @@ def test_answers_follow_their_rules_and_none_is_about_the_papers_private_notes(u
             n_right: Percent of the spans and drugs that it reads right.
             shares: Share of the notes of each status that ConText reads right.
             columns: Precision and recall of symptoms and effectiveness; 0 for none.
+            **faulty: Measures of Med7 with another share.
         """
         rows: list[Answer] = []
         for i in range(120):
@@ -353,7 +398,8 @@ def test_answers_follow_their_rules_and_none_is_about_the_papers_private_notes(u
             context = Answer(task="notes", measures={"accuracy": (float(is_right), 1.0)})
             rows.append(make_row(context, alone, arm="rules_default"))
             if model:
-                measures = dict.fromkeys(("drug_f1", "overlap_f1"), (float(n_right), 100.0))
+                shares = [(float(n_right), 100.0)] * len(MED7_MEASURES)
+                measures = dict(zip(MED7_MEASURES, shares, strict=True)) | faulty
                 med7 = Answer(task="notes", model=model, measures=measures)
                 rows.append(make_row(med7, alone, arm="med7"))
             if columns:
@@ -366,10 +412,11 @@ def test_answers_follow_their_rules_and_none_is_about_the_papers_private_notes(u
             Outcomes(rows, draws=DRAWS),
             "registry_from_notes",
             "med7_extracts",
+            "registry_values",
             "context_gives_status",
             "symptoms_and_effectiveness",
         )
-        assert len(run.claims) == 4
+        assert len(run.claims) == 5
         for claim in run.claims:
             assert (claim.verdict, claim.reason) == ("cannot be tested", "not public")
         return {
@@ -381,6 +428,7 @@ def test_answers_follow_their_rules_and_none_is_about_the_papers_private_notes(u
     assert answer_here("", 0, good) == {
         "registry_from_notes": ("not run", "no answers"),
         "med7_extracts": ("not run", "no answers"),
+        "registry_values": ("not run", "no answers"),
         "context_gives_status": ("with the claim", None),
         "symptoms_and_effectiveness": ("not run", "no answers"),
     }
@@ -388,9 +436,14 @@ def test_answers_follow_their_rules_and_none_is_about_the_papers_private_notes(u
     assert [answer for answer, _ in by_claim.values()] == [
         "with the claim",
         "with the claim",
+        "with the claim",
         "inconclusive",
         "with the claim",
     ]
+    # a label that fails is not hidden by the others
+    by_claim = answer_here("en_core_med7_lg", 99, good, form_overlap_f1=(1, 100))
+    assert by_claim["med7_extracts"] == ("against it", None)
+    assert by_claim["registry_values"] == ("with the claim", None)
     by_claim = answer_here("en_core_med7_trf", 40, good | {"negative": 0.1}, 0.2)
     assert {answer for answer, _ in by_claim.values()} == {"against it"}
 

@@ -23,7 +23,6 @@ from papers.clinical_notes import (
     rankings,
     real_notes,
     retrieval as cr,
-    rules as chapter_rules,
 )
 from papers.clinical_notes.charts import generate
 from papers.clinical_notes.gold import Note
@@ -519,31 +518,46 @@ def test_two_encoders_are_judged_by_each_of_the_papers_metrics(gain, ap_gain, an
     rows = ranked_rows(*PAPER_ENCODERS, gain, ap_gain)
     foreign = answers.Answer("llm", "u", "u", model="Qwen", measures={"AP": (1.0, 1.0)})
     by_claim = answered_here(rows.concat([foreign]), *PAPER_ENCODERS)
-    filters, boost = (
-        by_claim.pop(name) for name in ("filters_respected", "medication_boost_helps")
-    )
-    for finding in (filters, boost):
-        assert (finding.answer, finding.reason) == ("not run", "by construction")
+    boost = by_claim.pop("medication_boost_helps")
+    assert (boost.answer, boost.reason) == ("not run", "by construction")
+    filters = by_claim.pop("filters_respected")
+    assert (filters.answer, filters.reason) == ("not run", "not public")
     assert {name: finding.answer for name, finding in by_claim.items()} == dict.fromkeys(
         by_claim, answer
     )
 
 
-def test_one_candidate_of_another_patient_breaks_the_filters():
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("filters_respected", "not public"),
+        ("intent_is_parsed", "not public"),
+        ("synonyms_are_expanded", "by construction"),
+        ("audit_trail", "by construction"),
+    ],
+)
+def test_by_construction_is_said_only_of_what_nothing_here_could_contradict(name, reason):
+    run = record.start(notebook="t", paper="clinical_notes", profile="smoke", parameters={})
+    rules.decide(run, ranked_rows("", "", 0.1), name)
+    [of_the_paper], [here] = run.claims, run.here_findings
+    assert (of_the_paper.verdict, of_the_paper.reason) == ("cannot be tested", "not public")
+    assert (here.answer, here.reason) == ("not run", reason)
+    assert ("no release" in here.why) == (reason == "not public")
+
+
+def test_one_candidate_of_another_patient_is_counted():
     rows = ranked_rows("", "", 0.1)
-    kept = chapter_rules.filters_respected(rows.where(arm="lexical"))
-    assert kept.verdict == "agrees"
-    assert "0 of 40 questions" in kept.why
-    assert "0 of the questions name a period" in kept.why
+    words = rankings.filters_in_words(rows)
+    assert words.startswith("40 questions name a patient or a period, 0 of them a period.")
+    assert "0 of the 40 have a candidate" in words
     [row] = rows.where(arm="lexical", unit="q0").frame.to_dict("records")
     row["measures"] = row["measures"] | {"candidates_outside": (1.0, 9.0)}
     row["unit"] = "q40"
     row["strata"] = {"period named": "yes"}
     frame = pd.concat([rows.where(arm="lexical").frame, pd.DataFrame([row])])
-    broken = chapter_rules.filters_respected(Outcomes(frame))
-    assert broken.verdict == "differs"
-    assert "1 of 41 questions" in broken.why
-    assert "1 of the questions name a period" in broken.why
+    words = rankings.filters_in_words(Outcomes(frame))
+    assert words.startswith("41 questions name a patient or a period, 1 of them a period.")
+    assert "1 of the 41 have a candidate" in words
 
 
 def test_a_gain_is_shown_for_questions_that_name_a_drug_and_for_those_that_name_none():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import published, records
+from evaluation import published, record, records, verdicts
 from evaluation.published import Number
 from publish import board_pages, scoreboard
 from resources import registry
@@ -260,7 +260,7 @@ def test_a_contradiction_names_numbers_that_are_there():
         published.Published.model_validate(toy)
 
 
-def test_what_the_index_of_the_clinical_notes_is_built_from_is_declared_as_a_contradiction():
+def test_what_the_index_of_the_clinical_notes_is_built_from_is_unclear_and_no_contradiction():
     (index,) = (
         c for c in published.published("clinical_notes").contradictions if c.id.endswith(".index")
     )
@@ -269,6 +269,20 @@ def test_what_the_index_of_the_clinical_notes_is_built_from_is_declared_as_a_con
         "registry" in index.says[1].what,
         "note_text" in index.says[2].what,
     ] == [True] * 3
+    run = record.start(
+        notebook="13_notes_retrieval", paper="clinical_notes", profile="smoke", parameters={}
+    )
+    contradictory, _, unclear = verdicts.disagreements(run).html.partition("Unclear statements")
+    assert index.about not in contradictory
+    assert index.about in unclear
+    assert "The column holds the notes" in unclear
+    assert "How the reranker scores a passage" in contradictory
+
+
+def test_a_count_that_a_paper_does_not_print_is_no_printed_number():
+    printed = published.published("clinical_notes")
+    assert "19" not in {number.printed for number in printed.numbers}
+    assert not [number.id for number in printed.numbers if "prints no" in number.note]
 
 
 def test_no_notebook_no_printed_number_and_no_claim_is_lost():

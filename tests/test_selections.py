@@ -10,6 +10,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from evaluation import verdicts
+from evaluation.published import Rule
 from papers.biomedrag import study
 from publish import claim_pages, number_rows, viewer
 from publish.chapters import chapters
@@ -100,6 +101,20 @@ def test_a_link_of_a_claim_names_the_arms_and_no_number_of_questions() -> None:
     for selection, expected in words.items():
         assert selected.words_of_arms(selection, labels) == expected
     assert Selected(5, 0).words_of_arms(Selection(), labels).endswith("withheld by licence")
+
+
+def test_wrong_answers_are_no_evidence_on_a_measure_that_marks_none() -> None:
+    on_answers = Rule(above="graph", bound=0.5)
+    on_citations = Rule(all_of=[{"above": "graph", "bound": 0.5, "measure": "cites"}])
+    by_function = Rule(function="count", words="It counts.")
+    marks = [
+        claim_pages._is_marked_by("accuracy", rule)
+        for rule in (on_answers, on_citations, by_function)
+    ]
+    assert marks == [True, False, True]
+    assert claim_pages._is_marked_by("", on_citations)
+    shown = [*claim_pages._selections([["graph"]], [""], is_marked=False)]
+    assert [selection.show for selection in shown] == [""]
 
 
 def test_an_arm_is_at_the_floor_if_it_is_right_no_more_often_than_one_answer_for_all(

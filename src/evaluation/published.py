@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from evaluation import printed_numbers
 from evaluation.measures import measure_label, unit
+from evaluation.vocabulary import Reason
 from resources.settings import PUBLISHED, PublicError
 
 Unit = Literal["fraction", "percentage_points", "seconds", "per_second", "count"]
@@ -422,6 +423,11 @@ class Claim(Entry):
     rule: Rule | None = None
     note: str = ""
     why_not: str = Field(default="", description="why no notebook decides it")
+    by_construction: str = Field(
+        default="",
+        description="with why_not: why it could not fail here; why_not is then about the paper's "
+        "system alone",
+    )
     unasked: str = Field(
         default="", description="why the notebook that would decide it has no answers"
     )
@@ -441,7 +447,14 @@ class Claim(Entry):
             )
         if self.closed and not self.rule:
             raise ValueError(f"{self.id}: `closed` goes with a rule, which is asked here")
+        if self.by_construction and not self.why_not:
+            raise ValueError(f"{self.id}: `by_construction` goes with `why_not`")
         return self
+
+    @property
+    def why_closed(self) -> Reason:
+        """Why nobody can test the paper's system, where `why_not` or `closed` says so."""
+        return "not public" if self.test or self.closed else "undefined"
 
     @property
     def decided_by(self) -> str:
@@ -489,6 +502,9 @@ class Contradiction(Entry):
 
     about: str
     says: tuple[Statement, ...] = Field(min_length=2)
+    reconciled: str = Field(
+        default="", description="how the places may agree; they are then unclear, not contradictory"
+    )
     numbers: tuple[str, ...] = ()
 
 

@@ -110,9 +110,7 @@ def _decide_claim(
     questions: Sequence[Question],
 ) -> None:
     if claim.why_not:
-        reason: Reason = "not public" if claim.test else "undefined"
-        run.claim(claim.id, "cannot be tested", claim.why_not, reason=reason)
-        run.claim_here(claim.id, "not run", claim.why_not, reason=reason)
+        _report_untested(run, claim)
         return
     if claim.unasked:
         run.claim(claim.id, "not tested", claim.unasked, reason="no answers")
@@ -128,6 +126,16 @@ def _decide_claim(
     decision = evaluate_here(rule, outcomes, paper=run.paper, facts=facts)
     answer = HERE_BY_TESTED.get(decision.verdict, "not run")
     run.claim_here(claim.id, answer, **_as_reported(decision, rule, outcomes))
+
+
+def _report_untested(run: Run, claim: Claim) -> None:
+    """Report why no notebook decides a claim."""
+    reason = claim.why_closed
+    run.claim(claim.id, "cannot be tested", claim.why_not, reason=reason)
+    if claim.by_construction:
+        run.claim_here(claim.id, "not run", claim.by_construction, reason="by construction")
+    else:
+        run.claim_here(claim.id, "not run", claim.why_not, reason=reason)
 
 
 def _decide_for_paper(

@@ -7,7 +7,7 @@ from typing import Final
 
 from evaluation import figures
 from evaluation.markup import Markup
-from evaluation.published import BASIS_LABELS, Claim
+from evaluation.published import BASIS_LABELS, Claim, Contradiction
 from evaluation.record import Run
 from evaluation.records import Finding, HereFinding
 from evaluation.vocabulary import ANSWERED_HERE, HERE_WORDS, TESTED
@@ -108,23 +108,43 @@ def _answer_mark(label: str, text: str, reason: str | None) -> Markup:
 
 
 def disagreements(run: Run) -> figures.Html:
-    """List where a paper contradicts itself or its release, from `data/published`."""
-    lines = []
+    """List where a paper contradicts itself or its release, or is unclear.
+
+    The places are those of `data/published`.
+    """
+    contradictory = []
+    unclear = []
     for contradiction in run.printed.contradictions:
-        statements = [f"{place.what} ({place.where})" for place in contradiction.says]
-        numbers = [run.printed.number(n).printed for n in contradiction.numbers]
-        if numbers:
-            distinct = ", ".join(dict.fromkeys(numbers))
-            statements.append(f"Printed values affected: {distinct}.")
-        paragraphs = [Markup("<p>{}</p>").format(statement) for statement in statements]
-        lines.append(
-            Markup("<li><details><summary>{}</summary>{}</details></li>").format(
-                contradiction.about, Markup("").join(paragraphs)
-            )
-        )
-    heading = Markup('<p class="rag-lead">Contradictory statements</p>')
+        line = _contradiction_line(run, contradiction)
+        if contradiction.reconciled:
+            unclear.append(line)
+        else:
+            contradictory.append(line)
+    shown = _headed_list("Contradictory statements", contradictory)
+    if not unclear:
+        return shown
+    also_shown = _headed_list("Unclear statements", unclear)
+    return figures.Html(f"{shown.html}{also_shown.html}", f"{shown.text}\n{also_shown.text}")
+
+
+def _contradiction_line(run: Run, contradiction: Contradiction) -> Markup:
+    statements = [f"{place.what} ({place.where})" for place in contradiction.says]
+    if contradiction.reconciled:
+        statements.append(contradiction.reconciled)
+    numbers = [run.printed.number(n).printed for n in contradiction.numbers]
+    if numbers:
+        distinct = ", ".join(dict.fromkeys(numbers))
+        statements.append(f"Printed values affected: {distinct}.")
+    paragraphs = [Markup("<p>{}</p>").format(statement) for statement in statements]
+    return Markup("<li><details><summary>{}</summary>{}</details></li>").format(
+        contradiction.about, Markup("").join(paragraphs)
+    )
+
+
+def _headed_list(heading: str, lines: Sequence[Markup]) -> figures.Html:
+    lead = Markup('<p class="rag-lead">{}</p>').format(heading)
     shown = _folded_list("rag-folded", lines)
-    return replace(shown, html=f"{heading}{shown.html}")
+    return replace(shown, html=f"{lead}{shown.html}")
 
 
 def _folded_list(css_class: str, lines: Sequence[Markup], separator: str = "") -> figures.Html:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from evaluation.decisions import is_model_of
 from evaluation.published import Basis, Claim, Kind, Number
 from evaluation.records import ClaimAnswer, Finding, HereFinding, Record, Value
-from evaluation.vocabulary import ANSWERED_HERE, FOR_ANY_MODEL, TESTED, Match, Reason
+from evaluation.vocabulary import ANSWERED_HERE, FOR_ANY_MODEL, TESTED, Match
 
 SLACK: Final = 1e-9
 """Relative slack of every comparison: a value on the border of its tolerance is within it."""
@@ -109,8 +109,8 @@ def claim_row(claim: Claim, own: Runs, reference: Runs, others: Mapping[str, Run
         "rerun": _claim_cell(claim, "rerun", own, claim.closed or no_own),
     }
     here_cells = {
-        "here_reference": _here_cell(claim, reference, no_reference),
-        "here_own": _here_cell(claim, own, no_own),
+        "here_reference": _here_cell(claim, reference, claim.by_construction or no_reference),
+        "here_own": _here_cell(claim, own, claim.by_construction or no_own),
     }
     for model, runs in others.items():
         of_model = _claim_cell(claim, "rerun", runs, "not yet run")
@@ -311,8 +311,7 @@ def _untested_cell(claim: Claim, kind: Basis, empty: str) -> Row:
     row = {"verdict": "not tested", "why": empty, "test": claim.decided_by, "notebook": ""}
     row |= _NO_EVIDENCE
     if kind == "rerun" and (claim.why_not or claim.closed):
-        reason: Reason = "not public" if claim.test or claim.closed else "undefined"
-        row |= {"verdict": "cannot be tested", "reason": reason}
+        row |= {"verdict": "cannot be tested", "reason": claim.why_closed}
     return row
 
 

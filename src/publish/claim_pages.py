@@ -189,17 +189,44 @@ def _rows_of_claim(
     lists = read[notebook].lists
     arms_that_decided = _arms_that_decided(row[f"{group}_estimates"], rule, lists.entry["arms"])
     models = _models_of_rows(row[f"{group}_models"], lists.entry["models"], group)
-    return lists.first_with_rows(_selections(arms_that_decided, models))
+    is_marked = _is_marked_by(lists.measure, rule)
+    return lists.first_with_rows(_selections(arms_that_decided, models, is_marked=is_marked))
 
 
-def _selections(arms_that_decided: list[list[str]], models: list[str]) -> Iterator[Selection]:
-    """What may be shown of a claim, the most telling first."""
+def _is_marked_by(measure: str, rule: Rule) -> bool:
+    """Whether the measure that marks the answers is one of a rule; True if either is unknown."""
+    measures = _measures_of(rule)
+    return not measure or not measures or measure in measures
+
+
+def _measures_of(rule: Rule) -> set[str]:
+    """The measures that a rule compares; none of one by a function, which may read any."""
+    measures = set()
+    if rule.arm or rule.first:
+        measures.add(rule.measure)
+    for part in rule.parts:
+        measures |= _measures_of(part)
+    return measures
+
+
+def _selections(
+    arms_that_decided: list[list[str]], models: list[str], *, is_marked: bool
+) -> Iterator[Selection]:
+    """What may be shown of a claim, the most telling first.
+
+    Args:
+        arms_that_decided: The arms, by the closest comparison first.
+        models: The models, the likeliest first.
+        is_marked: Whether the viewer marks answers by a measure of the claim. If not, the answers
+            that it marks as wrong need not be those that count against the claim.
+    """
     for arms in arms_that_decided:
         arm, against = [*arms, "", ""][:2]
         # a single arm is best seen where it fails, several where they differ
         telling = selections.WRONG if arm and not against else selections.DIFFERENT
+        shows = (telling, "") if is_marked else ("",)
         for model in models:
-            for show in (telling, ""):
+            for show in shows:
                 yield Selection(arm, against, model, show)
 
 

@@ -140,6 +140,11 @@ class QuestionLists:
         searched = f"{identifier} {words} {strata} {task}".lower()
         return Question(task, searched, words != viewer.LICENSED, tuple(answers))
 
+    @property
+    def measure(self) -> str:
+        """The measure that marks the answers; "" if it is unknown, or not the same for all."""
+        return str(self.entry.get("measure", ""))
+
     @cached_property
     def tasks(self) -> list[str]:
         """The corpora or sub-tasks of the questions."""

@@ -113,8 +113,15 @@ def scripts(chapter: Chapter, store: Store) -> tuple[dict[str, Any], dict[str, s
         "arms": names,
         "models": models,
         "first": _first_model(own),
+        "measure": _measure_of_marks(all_rows),
     }
     return entry, files
+
+
+def _measure_of_marks(all_rows: pd.DataFrame) -> str:
+    """Return the measure that marks all answers; "" if answers are marked by several, or none."""
+    marks = {_main_measure(measures) for measures in all_rows.measures} - {""}
+    return marks.pop() if len(marks) == 1 else ""
 
 
 def _first_model(own: pd.DataFrame) -> str:

@@ -17,12 +17,13 @@ import pandas as pd
 
 from evaluation import figures
 from evaluation.answers import Answer, Item
-from evaluation.metrics import ALPHA
+from evaluation.metrics import ALPHA, Score
 from evaluation.outcomes import Outcomes
 from helpers.completions import Reply
 from helpers.llm import LLM
 from helpers.thoughts import without_thought
 from papers.clinical_notes.chart_questions import (
+    KINDS,
     NOT_FOUND,
     QUESTION_FORMS,
     SLACK,
@@ -637,6 +638,72 @@ def outcome_in_words(answerable: Outcomes) -> str:
         f"{n_right[True]:.0f} of these and for {n_right[False]:.0f} of the other "
         f"{(~is_added).sum()}."
     )
+
+
+def floor_in_words(answerable: Outcomes) -> str:
+    """Name the kinds on which the floor is right more often than the LLM.
+
+    Args:
+        answerable: Rows of the questions that the chart answers.
+    """
+    if answerable.where(arm="rag").frame.empty or answerable.why_not_run("rag"):
+        return "Floor: the model was not run."
+    kinds = []
+    for kind in KINDS:
+        rows = answerable.where(kind=kind)
+        has_both = {"rag", "commonest"} <= rows.arms_with("accuracy")
+        if has_both and _is_floor_better(rows):
+            kinds.append(kind)
+    if not kinds:
+        return "On no kind is always giving its commonest answer right more often than the model."
+    plural = "kind" if len(kinds) == 1 else "kinds"
+    return (
+        f"On the {plural} {figures.listed(kinds)}, always giving the commonest answer is right more "
+        "often than the model with retrieved passages."
+    )
+
+
+def _is_floor_better(rows: Outcomes) -> bool:
+    floor = rows.score("accuracy", "commonest")
+    model = rows.score("accuracy", "rag")
+    return floor.value > model.value
+
+
+def uncited_kinds_in_words(outcomes: Outcomes) -> str:
+    """Say which kinds no answer of the LLM cites, and how many of the others' answers cite.
+
+    The form that a question asks for may leave no room for a citation. Questions about a drug that
+    the chart does not name count with their kind.
+
+    Args:
+        outcomes: Rows of the arm ``rag``.
+    """
+    rows = outcomes.rows_with("cites", "rag")
+    if rows.empty:
+        return "No answer from retrieved passages has a value."
+    n_by_kind: Counter[str] = Counter()
+    n_citing: Counter[str] = Counter()
+    for kind, measures in zip(rows.task, rows.measures, strict=True):
+        n_by_kind[kind] += 1
+        n_citing[kind] += measures["cites"][0] > 0
+    uncited = [kind for kind in KINDS if n_by_kind[kind] and not n_citing[kind]]
+    others = [kind for kind in KINDS if n_citing[kind]]
+    if not (uncited and others):
+        return "Answers of every kind cite." if others else "No answer of any kind cites."
+    share = outcomes.where(task=others, arm="rag").score("cites")
+    n_uncited = sum(n_by_kind[kind] for kind in uncited)
+    return (
+        f"Of {n_uncited} answers of the kinds {figures.listed(uncited)} from retrieved passages, "
+        f"none cites. Of the {share.n} answers of the other kinds, {figures.score_text(share)} "
+        f"cite. This interval {_side_of_half(share)}."
+    )
+
+
+def _side_of_half(share: Score) -> str:
+    """Where an interval lies by the bound of the claims on answers."""
+    if share.low > 0.5:
+        return "lies above one half"
+    return "lies below one half" if share.high <= 0.5 else "contains one half"
 
 
 def citations_in_words(outcomes: Outcomes) -> str:

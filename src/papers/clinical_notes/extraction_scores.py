@@ -137,9 +137,10 @@ class ExtractorArm:
     """Scores an extractor on notes.
 
     Measures: accuracy (of the status); precision, recall and f1 of exact spans, recall by the
-    source of the wording, overlap_f1; drug_f1 of the drugs that a note names, as the paper's
-    registry has them; taken_..._f1 of values linked to a drug that is taken; symptoms_... and
-    effectiveness_... of the registry's columns of these names.
+    source of the wording, overlap_f1 of all spans and ..._overlap_f1 of each label; drug_f1 of the
+    drugs that a note names, as the paper's registry has them; taken_..._f1 of values linked to a
+    drug that is taken; mention_count_f1 of drugs with the number of their mentions; symptoms_...
+    and effectiveness_... of the registry's columns of these names.
 
     Attributes:
         read: The extractor.
@@ -169,6 +170,7 @@ class ExtractorArm:
             found = set(reading.spans)
             items = _span_items(gold, found)
             measures |= _span_measures(gold, found) | _column_measures(unit, reading)
+            measures |= _f1("mention_count_f1", _gold_counts(unit), _read_counts(reading))
         if self.values:
             gold_drugs = {mention.drug for mention in unit.mentions}
             read_drugs = {medication.drug for medication in reading.medications}
@@ -271,8 +273,10 @@ def _span_measures(gold: Mapping[LabelledSpan, Wording], found: Collection[Label
         measures[f"recall_{wording.replace(' ', '_')}"] = ratio
     overlapping: set[Hashable] = set()
     for label in LABELS:
-        matches = match_overlaps(_places(gold, label), _places(found, label))
+        places = _places(gold, label)
+        matches = match_overlaps(places, _places(found, label))
         overlapping |= {(label, *place) for place in matches}
+        measures |= _f1(f"{label.lower()}_overlap_f1", places, matches)
     return measures | _f1("overlap_f1", gold.keys(), overlapping)
 
 
@@ -303,6 +307,17 @@ def _read_values(reading: Reading, name: str) -> set[tuple[str, ...]]:
         elif value:
             values.add((medication.drug, value))
     return values
+
+
+def _gold_counts(unit: NoteUnit) -> set[tuple[str, int]]:
+    """Each drug that a note names, with the number of its mentions."""
+    names = [mention.drug for mention in unit.mentions if mention.label == "DRUG"]
+    return set(Counter(names).items())
+
+
+def _read_counts(reading: Reading) -> set[tuple[str, int]]:
+    """Each drug that was read, with the number of its mentions, as the registry counts them."""
+    return set(Counter(medication.drug for medication in reading.medications).items())
 
 
 def _f1(name: str, gold: Collection[Hashable], found: Collection[Hashable]) -> Ratios:

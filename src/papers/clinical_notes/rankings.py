@@ -361,6 +361,25 @@ def gains_by_named_drug(outcomes: Outcomes, without: str) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def filters_in_words(outcomes: Outcomes) -> str:
+    """Count the questions with a candidate of another patient or period than they name.
+
+    Args:
+        outcomes: Rows of arms that filter. The candidates of a question are the same for each of
+            them, so one row of each question is enough.
+    """
+    rows = outcomes.rows_with("candidates_outside").drop_duplicates("unit")
+    if rows.empty:
+        return "No question of this run names a patient or a period."
+    n_outside = [measures["candidates_outside"][0] for measures in rows.measures]
+    n_wrong = sum(count > 0 for count in n_outside)
+    n_dated = sum(strata.get("period named") == "yes" for strata in rows.strata)
+    return (
+        f"{len(rows)} questions name a patient or a period, {n_dated} of them a period. {n_wrong} "
+        f"of the {len(rows)} have a candidate from another patient or period."
+    )
+
+
 def summary(outcomes: Outcomes, encoder: str = "", on_notes: Outcomes | None = None) -> str:
     """Write the answer of the page: the hybrid against the best of its parts.
 
