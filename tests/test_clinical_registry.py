@@ -398,8 +398,8 @@ def test_answers_follow_their_rules_and_none_is_about_the_papers_private_notes(u
             context = Answer(task="notes", measures={"accuracy": (float(is_right), 1.0)})
             rows.append(make_row(context, alone, arm="rules_default"))
             if model:
-                shares = [(float(n_right), 100.0)] * len(MED7_MEASURES)
-                measures = dict(zip(MED7_MEASURES, shares, strict=True)) | faulty
+                share = (float(n_right), 100.0)
+                measures = dict.fromkeys(MED7_MEASURES, share) | faulty
                 med7 = Answer(task="notes", model=model, measures=measures)
                 rows.append(make_row(med7, alone, arm="med7"))
             if columns:

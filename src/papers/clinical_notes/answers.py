@@ -658,8 +658,8 @@ def floor_in_words(answerable: Outcomes) -> str:
         return "On no kind is always giving its commonest answer right more often than the model."
     plural = "kind" if len(kinds) == 1 else "kinds"
     return (
-        f"On the {plural} {figures.listed(kinds)}, always giving the commonest answer is right more "
-        "often than the model with retrieved passages."
+        f"On the {plural} {figures.listed(kinds)}, always giving the commonest answer is right "
+        "more often than the model with retrieved passages."
     )
 
 
