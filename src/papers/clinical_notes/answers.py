@@ -17,6 +17,7 @@ import pandas as pd
 
 from evaluation import figures
 from evaluation.answers import Answer, Item
+from evaluation.measures import Measures
 from evaluation.metrics import ALPHA, Score
 from evaluation.outcomes import Outcomes
 from helpers.completions import Reply
@@ -681,22 +682,27 @@ def uncited_kinds_in_words(outcomes: Outcomes) -> str:
     rows = outcomes.rows_with("cites", "rag")
     if rows.empty:
         return "No answer from retrieved passages has a value."
-    n_by_kind: Counter[str] = Counter()
-    n_citing: Counter[str] = Counter()
-    for kind, measures in zip(rows.task, rows.measures, strict=True):
-        n_by_kind[kind] += 1
-        n_citing[kind] += measures["cites"][0] > 0
-    uncited = [kind for kind in KINDS if n_by_kind[kind] and not n_citing[kind]]
-    others = [kind for kind in KINDS if n_citing[kind]]
-    if not (uncited and others):
-        return "Answers of every kind cite." if others else "No answer of any kind cites."
-    share = outcomes.where(task=others, arm="rag").score("cites")
-    n_uncited = sum(n_by_kind[kind] for kind in uncited)
+    citing = {
+        kind for kind, measures in zip(rows.task, rows.measures, strict=True) if _cites(measures)
+    }
+    if not citing:
+        return "No answer of any kind cites."
+    uncited = set(rows.task) - citing
+    if not uncited:
+        return "Answers of every kind cite."
+    n_uncited = rows.task.isin(uncited).sum()
+    names = [kind for kind in KINDS if kind in uncited]
+    share = outcomes.where(task=sorted(citing), arm="rag").score("cites")
     return (
-        f"Of {n_uncited} answers of the kinds {figures.listed(uncited)} from retrieved passages, "
+        f"Of {n_uncited} answers of the kinds {figures.listed(names)} from retrieved passages, "
         f"none cites. Of the {share.n} answers of the other kinds, {figures.score_text(share)} "
         f"cite. This interval {_side_of_half(share)}."
     )
+
+
+def _cites(measures: Measures) -> bool:
+    """Whether an answer with a value cites a passage."""
+    return measures["cites"][0] > 0
 
 
 def _side_of_half(share: Score) -> str:
