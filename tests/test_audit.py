@@ -150,6 +150,14 @@ def test_a_chapter_shows_each_check_with_the_figures_of_what_is_found() -> None:
     assert "needs " not in text
 
 
+def test_findings_that_are_not_shown_are_counted() -> None:
+    arms = [replace(answer, arm=f"arm {i}") for i in range(5) for answer in cut()]
+    table = audit.audit(Outcomes(arms, draws=500)).set_index("check")
+    assert table.verdict[CUT] == "found in 5 of 5"
+    assert table.numbers[CUT].count(" | ") == 3
+    assert table.numbers[CUT].endswith(" | 2 more")
+
+
 @pytest.mark.parametrize("check", [LEAK, CLUSTERS])
 def test_rows_without_a_score_do_not_keep_the_others_from_being_checked(check: str) -> None:
     """An arm whose prompts were too long has no measure."""

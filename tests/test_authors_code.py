@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from papers.side_effects.authors import LABEL_PATTERN, cut
+from papers.side_effects.authors import LABEL_PATTERN, Edges, Lists, NoEvidence, Pairs, cut
+from papers.side_effects.corpus import OPENING_A, Question, TextStore
 from papers.side_effects.forward import parse_label
 from resources import authors_code
 from resources.authors_code import Code, NotInCode
@@ -97,3 +99,42 @@ def test_the_first_label_word_of_a_reply_counts(reply: str, label: bool | None) 
 def test_a_long_prompt_is_cut_and_a_short_one_is_not() -> None:
     assert cut("a" * 2000) == "a" * 2000
     assert cut("a" * 2001) == "a" * 2000 + "..."
+
+
+NO_INDEX: Any = None  # nothing is searched here
+LONG_LIST = [f"effect number {i}" for i in range(200)]
+
+
+@pytest.mark.parametrize(
+    ("effect", "evidence", "states"),
+    [
+        ("effect number 3", "the list", True),
+        ("effect number 199", "the list", False),  # cut off
+        ("effect", "the list", False),  # part of other terms alone
+        ("effect number 3", "another list", False),
+    ],
+)
+def test_a_list_states_a_pair_as_far_as_the_prompt_shows_it(
+    effect: str, evidence: str, states: bool
+) -> None:
+    text = OPENING_A.format(drug="aspirin") + ", ".join(LONG_LIST)
+    store = TextStore([text], [("aspirin", frozenset(LONG_LIST))], NO_INDEX)
+    shown = text if evidence == "the list" else "The drug zinc ..."
+    prompt = cut(f"Is {effect} an adverse effect of aspirin?\n\nDrug: aspirin\n{shown}")
+    lists = Lists(store, "Drug: {drug_name}\n{drug_text}")
+    assert lists.states(Question("aspirin", effect, label=True), prompt) is states
+
+
+def test_a_pair_is_stated_by_its_own_line_and_not_by_a_longer_term() -> None:
+    pairs = Pairs(TextStore([], [], NO_INDEX), "- {pair_drug}: {pair_effect}", "")
+    prompt = "Is pain an adverse effect of zinc?\n\n- zinc: pain in eye"
+    assert pairs.states(Question("zinc", "pain in eye", label=True), prompt)
+    assert not pairs.states(Question("zinc", "pain", label=True), prompt)
+
+
+def test_the_graphs_sentence_states_a_pair_only_if_it_says_yes() -> None:
+    edges = Edges(NO_INDEX, "Yes, {side_effect} of {drug}", "No, {side_effect} of {drug}")
+    question = Question("zinc", "pain", label=True)
+    assert edges.states(question, "... Yes, pain of zinc") is True
+    assert edges.states(question, "... No, pain of zinc") is False
+    assert NoEvidence().states(question, "") is None

@@ -78,3 +78,14 @@ def test_a_measure_keeps_its_brackets_and_data_set_and_not_the_model(
 ) -> None:
     arms = [{"label": "graph"}, {"label": "text"}]
     assert paper_pages._measure_of({"label": label, "arms": arms}, "a-model") == measure
+
+
+@pytest.mark.parametrize(("reason", "says"), [("another model", True), ("by construction", False)])
+def test_the_page_says_what_a_test_needs_besides_another_model(reason: str, says: bool) -> None:
+    row = {
+        "paper": "side_effects",
+        "id": "side_effects.claim.lists_fail_by_window",
+        "claim": "Lists under-retrieve.",
+        "reason": reason,
+    }
+    assert ("A wider window is needed too" in paper_pages._with_needs(row)) == says

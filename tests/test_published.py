@@ -299,3 +299,10 @@ def test_no_notebook_no_printed_number_and_no_claim_is_lost():
     assert before <= {run.notebook for run in runs} | {
         entry.id for run in runs for entry in (*run.values, *run.reasons, *run.claims)
     }
+
+
+def test_seconds_that_would_print_as_0_are_given_with_two_digits():
+    latency = SIDE_EFFECTS["side_effects.table4.graphrag.latency"]
+    assert latency.show(0.0039) == "0.0039 s"
+    assert latency.show(0.09) == "0.09 s"
+    assert latency.show(0) == "0.00 s"

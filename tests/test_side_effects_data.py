@@ -184,3 +184,8 @@ def test_the_paper_s_filter_gives_the_printed_triple(real):
         4_073,
     )
     assert len(sd.with_most(sd.by_name(real.coded_terms), 976)) == 976
+
+
+def test_the_figure_says_which_names_it_merges(sider):
+    """Insulin and insulin are one drug there."""
+    assert "so SIDER's 3 names are 2 drugs" in sd.describe_selection(sider)

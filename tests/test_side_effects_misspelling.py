@@ -388,21 +388,22 @@ def decide(run: record.Run, out: Outcomes) -> list[str]:
 @pytest.mark.parametrize(
     ("misspelt", "normalised", "correct", "verdicts"),
     [
-        (0, 9, 9, ["agrees", "not tested"]),
-        (1, 4, 9, ["inconclusive", "not tested"]),
-        (0, 0, 9, ["differs", "not tested"]),
+        (0, 9, 9, ["agrees", "agrees", "not tested"]),
+        # a model that does not repeat that nothing was found
+        (1, 4, 9, ["differs", "inconclusive", "not tested"]),
+        (0, 0, 9, ["agrees", "differs", "not tested"]),
         # nothing is found under the right name either
-        (0, 0, 0, ["inconclusive", "not tested"]),
+        (0, 0, 0, ["inconclusive", "inconclusive", "not tested"]),
     ],
 )
 def test_claims_follow_their_rules(run, misspelt, normalised, correct, verdicts):
-    """An exact filter finds no misspelt name, so no run can test what misspelling breaks."""
+    """Retrieval finds no misspelt name; whether the answers do, the model decides."""
     out = page(misspelt, normalised, correct)
     out.frame["source"] = "released"
     rules.decide(run, out, CLAIMS[0])
     finding = next(c for c in run.claims if c.kind == "rescored")
-    assert (finding.verdict, finding.reason) == ("cannot be tested", "by construction")
-    assert decide(run, page(misspelt, normalised, correct)) == ["cannot be tested", *verdicts]
+    assert finding.verdict == verdicts[0]
+    assert decide(run, page(misspelt, normalised, correct)) == verdicts
 
 
 @pytest.mark.parametrize(
@@ -451,7 +452,7 @@ def test_names_that_the_authors_prompt_answers_are_told_apart(run, n_found, verd
     rules.decide(run, out, "normalisation_recovers")
     finding = next(finding for finding in run.claims if finding.kind == "rescored")
     assert finding.verdict == verdict
-    assert finding.why.count("6 drugs") == 2
+    assert finding.why.count("(n = 6)") == 2
     assert "With all names, the claim holds" in finding.why
 
 

@@ -190,7 +190,7 @@ def test_lists_that_are_all_answered_no_are_compared_by_their_ranks(run, ranks_l
     sentences = rows(pairs, "authors_format_b", 0)
     out = page([], *tied_rows, lists, sentences)
     assert decide(run, out, "pairs_beat_lists") == {"pairs_beat_lists": verdict}
-    assert "AUC 1.00" in why(run, "pairs_beat_lists", "rerun")
+    assert "AUC is 1.00" in why(run, "pairs_beat_lists", "rerun")
 
 
 @pytest.mark.parametrize(("closed_book", "verdict"), [(100, "differs"), (400, "agrees")])
@@ -242,7 +242,7 @@ def test_the_printed_accuracy_of_hosted_models_is_too_low_for_chance(run):
     rules.decide(run, Outcomes([]), "larger_models_also_struggle", printed=printed)
     (finding,) = run.claims
     assert (finding.kind, finding.verdict) == ("printed", "agrees")
-    assert "63.0 % [49.3, 74.9], 51 drugs" in finding.why
+    assert "63.0 % [49.3, 74.9] for a hosted model without retrieval (51 drugs)" in finding.why
     content = printed.model_dump(by_alias=True, include={"paper", "title", "numbers"})
     for number in content["numbers"]:
         if number["id"].endswith("chatgpt_4"):
@@ -279,7 +279,7 @@ def test_a_released_error_may_be_the_parsers_or_a_failed_query(run, name):
     recorded = [(False, 0.8)] * 6
     rules.decide(run, page([], released, format_b), claim, recorded=recorded)
     assert next(c.verdict for c in run.claims if c.kind == "rescored") == "inconclusive"
-    assert ("(Format B) 0 of 6" in why(run, claim, "rescored")) == (name == "red eyes")
+    assert ("0 of 6 by RAG (Format B)" in why(run, claim, "rescored")) == (name == "red eyes")
     assert ("query of the graph failed" in why(run, claim, "rescored")) == (name == "rash")
 
 
@@ -347,6 +347,23 @@ def test_in_a_rerun_the_model_only_words_if_it_repeats_the_stated_fact(run, wron
     repeated = [rows(pairs, arm, 0, differ=False) for arm in ("format_a", "format_b")]
     graph = rows(pairs, "graphrag", wrong, differ=False)
     assert decide(run, page([], *repeated, graph), "filter_decides") == {"filter_decides": verdict}
+
+
+@pytest.mark.parametrize(
+    ("by_text", "by_released", "verdict"),
+    [(0, 0, "agrees"), (0, 80, "inconclusive"), (80, 80, "differs")],
+)
+def test_both_sets_of_prompts_must_show_that_the_filter_decides(run, by_text, by_released, verdict):
+    """With the released prompts, the model reads the texts; a pair that they show may be denied."""
+    pairs = questions(800)
+    wrong = dict.fromkeys(WITH_RETRIEVAL, by_text)
+    wrong |= {f"authors_{arm}": by_released for arm in WITH_RETRIEVAL}
+    answers = [rows(pairs, arm, n, differ=False) for arm, n in wrong.items()]
+    assert decide(run, page([], *answers), "filter_decides") == {"filter_decides": verdict}
+    evidence = why(run, "filter_decides", "rerun")
+    assert "With the authors' released prompts, the claim" in evidence
+    denied = "authors_format_a denies 40 of the 400 pairs that its prompts state"
+    assert (denied in evidence) == bool(by_released)
 
 
 @pytest.mark.parametrize(
@@ -447,6 +464,13 @@ def test_every_cell_of_the_three_tables_is_filled_or_explained(run):
     assert expected <= rerun | explained
     assert not rerun & explained
     assert {id for id in rerun if "table1" in id} == {id for id in expected if "table1" in id}
+
+
+def test_an_unstated_version_of_a_hosted_model_is_not_called_retired(run):
+    report.report_tables(run, Outcomes([], labels=report.LABELS), "", "", "one model")
+    reason = run._reasons["rerun", "side_effects.text.chatgpt_4"]
+    assert reason.status == "cannot be run"
+    assert "versions are not stated" in reason.why
 
 
 def test_two_models_here_fill_every_cell_of_the_three_tables(run):

@@ -623,7 +623,48 @@ def test_the_answer_tells_what_the_rows_hold():
     text = arms.answer(page(), PAPERS)
     assert f"{PAPERS} reaches an F1 of 9" in text
     assert "times as long as the graph" in text
-    assert text.count(". ") == 1  # two sentences
+    assert "Format B, all 30 queries" in text
+
+
+def test_the_answer_says_on_how_few_queries_it_rests():
+    queries = thirty()
+    few = made_up(*BEHAVIOUR["format_b"], queries[:10], arm="format_b", model=PAPERS)
+    others = page().where(arm=["graphrag", "format_a"])
+    text = arms.answer(others.concat(few), PAPERS)
+    assert "Format B, 10 of 30 queries, and 0 of the 0 large ones" in text
+    assert "On 10 queries, Format B took" in text
+
+
+def test_a_released_run_is_told_what_the_clients_window_could_show(run):
+    """It decides nevertheless, for its prompts are not released."""
+    released = [replace(row, items=[], source="released") for row in released_lists(0.1)]
+    out = Outcomes(released, labels=arms.LABELS, draws=200)
+    rules.decide(run, out, "lists_under_retrieve", shown_by_client=[0.02] * 30)
+    finding = next(c for c in run.claims if c.kind == "rescored")
+    assert finding.verdict == "agrees"
+    assert "a perfect reader of its prompts would have found at most 2.0 %" in finding.why
+
+
+def test_a_test_of_lists_needs_a_wider_window_besides_the_papers_models(run):
+    """A model of the paper alone would leave the claims by construction."""
+    rows = [replace(row, model="another-model") for row in released_lists(0.1)]
+    claims = ("lists_under_retrieve", "lists_fail_by_window")
+    rules.decide(run, Outcomes(rows, labels=arms.LABELS, draws=200), *claims)
+    for name in claims:
+        finding = next(c for c in run.claims if c.id.endswith(name) and c.kind == "rerun")
+        assert finding.reason == "another model"
+        assert "A wider window is needed too" in finding.why
+
+
+def released_lists(share: float) -> list[Answer]:
+    return made_up(share, 0, lambda n: 3.0, thirty(), arm="format_a", model=PAPERS)
+
+
+def test_the_clients_window_shows_the_effects_at_the_beginning_of_a_list():
+    """A short list is shown whole; in a long one the last effect lies beyond the window."""
+    lists = {"short": ["rash"], "long": [*(f"effect number {i}" for i in range(40)), "rash"]}
+    format_a = corpus.format_a_store(lists, encoder())
+    assert arms.shown_by_client(format_a, [Query("rash", frozenset(lists))]) == [0.5]
 
 
 def test_latency_is_compared_on_the_queries_that_both_arms_answered():

@@ -68,8 +68,8 @@ def audit(out: Outcomes, max_groups: int = 3) -> pd.DataFrame:
         max_groups: Number of groups of rows whose numbers are shown.
 
     Returns:
-        One row per check: its verdict, with the number of groups of rows, and the numbers. P-values
-        are adjusted by Holm's method within a check.
+        One row per check: its verdict, with the number of groups of rows, and the numbers of some
+        and how many more there are. P-values are adjusted by Holm's method within a check.
     """
     rows = []
     for name, check in CHECKS.items():
@@ -79,7 +79,10 @@ def audit(out: Outcomes, max_groups: int = 3) -> pd.DataFrame:
         for part, p in zip(parts, adjusted, strict=True):
             if part.suspect and p < ALPHA:
                 found.append(part)
-        texts = [_part_text(part) for part in (found or parts)[:max_groups]]
+        shown = found or parts
+        texts = [_part_text(part) for part in shown[:max_groups]]
+        if len(shown) > max_groups:
+            texts.append(f"{len(shown) - max_groups} more")
         rows.append((name, _verdict(check, len(found), len(parts)), " | ".join(texts)))
     return pd.DataFrame(rows, columns=["check", "verdict", "numbers"])
 
@@ -95,8 +98,8 @@ def _part_text(part: CheckedPart) -> str:
 
 
 def audit_table(out: Outcomes) -> figures.Html:
-    """Tabulate the audit of a chapter's released answers, with two findings of each check."""
-    result = audit(out, max_groups=2)
+    """Tabulate the audit of a chapter's released answers, with three findings of each check."""
+    result = audit(out)
     is_found = result.verdict.str.startswith("found")
     verdicts = result.verdict.str.partition(":")[0]
     table = result.assign(numbers=result.numbers.where(is_found, ""), verdict=verdicts)

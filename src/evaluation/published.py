@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -145,6 +146,8 @@ class Number(Entry):
     def show(self, value: float, digits: int = 0) -> str:
         """A value written as the paper writes this number, with so many digits more."""
         places = self._decimals + digits
+        if self.unit == "seconds" and 0 < abs(value) < 10**-places:
+            places = 1 - math.floor(math.log10(abs(value)))  # two digits of what would print as 0
         if self.unit == "percentage_points":
             return f"{value:+.{places}f} points"
         suffix = {"seconds": " s", "per_second": " per second"}.get(
@@ -226,6 +229,11 @@ class Rule(Strict):
     )
     replaces: str = Field(
         default="", description="with here_only: what ran in the place of which part, in words"
+    )
+    also_needs: str = Field(
+        default="",
+        description="what a test needs besides the models of `scope`, in a sentence; a run by "
+        "other models, and the paper's page, say it",
     )
     published: str = Field(
         default="",

@@ -430,6 +430,8 @@ def _evaluate_function(rule: Rule, scoped: _Scoped, context: _Context) -> Decisi
     if scoped.others and nobody:
         about = f"{_names_in_words(rule.scope)} models"
         decision = decisions.another_model(about, scoped.others)
+        if rule.also_needs:
+            decision = replace(decision, why=f"{decision.why} {rule.also_needs}")
         return _name_unfetched(decision, rule, context)
     function = getattr(paper_rules(context.paper), rule.function)
     decision = function(scoped.rows, **context.facts)

@@ -14,7 +14,7 @@ import pandas as pd
 from evaluation import figures
 from evaluation.figures import standalone_svg
 from evaluation.markup import Markup, escape, fine_print
-from evaluation.published import Kind
+from evaluation.published import Kind, published
 from evaluation.verdicts import here_word, verdict_with_reason
 from evaluation.vocabulary import ANSWERED_HERE, REASONS, TESTED
 from publish import claim_pages, pieces
@@ -230,7 +230,7 @@ class PaperPages(BoardPages):
         by_reason: dict[str, list[str]] = {}
         for row in self._claim_rows.values():
             if row["paper"] == paper and row["verdict"] not in TESTED:
-                by_reason.setdefault(str(row["reason"] or ""), []).append(str(row["claim"]))
+                by_reason.setdefault(str(row["reason"] or ""), []).append(_with_needs(row))
         if not by_reason:
             return "Every claim has a verdict."
         texts = []
@@ -240,6 +240,14 @@ class PaperPages(BoardPages):
             count = "One claim" if len(claims) == 1 else f"{len(claims)} claims"
             texts.append(f"**{count}.** {meaning}\n\n{listed}")
         return "\n\n".join(texts)
+
+
+def _with_needs(row: Mapping[str, Any]) -> str:
+    """Return a claim with what its test needs besides the models that it is about."""
+    rule = published(str(row["paper"])).claim(str(row["id"])).rule
+    is_by_others = row["reason"] == "another model"
+    needs = rule.also_needs if rule and is_by_others else ""
+    return f"{row['claim']} {needs}".strip()
 
 
 def _unfolds(words: str, text: Markup) -> Markup:

@@ -31,6 +31,7 @@ _LEAD = re.compile(
     r"\W*(?:(?:okay|ok|sure|certainly|so)\W+)?"
     r"(?:(?:(?:the|my)\s+)?(?:(?:final|correct|right|short)\s+)?"
     r"(?:answer|response|label|class|category|spelling|name|drug|relation|result|output)"
+    r"(?:\s+to\s+(?:the|this|your)\s+question)?"
     r"(?:\s+is\b\s*:?|\s*:|\s*\n)|a\s*:)\s*",
     re.IGNORECASE,
 )

@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 from evaluation.answers import Answer
 from helpers.completions import label_probability
 from helpers.graph import Graph
-from papers.side_effects.corpus import Arm, Entities, Question, TextStore, yes_no_answer
+from papers.side_effects.corpus import (
+    Arm,
+    Entities,
+    Question,
+    TextStore,
+    find_term,
+    yes_no_answer,
+)
 from papers.side_effects.forward import MAX_PROMPT_CHARACTERS, Generator, edge_exists, parse_label
 from rag.prompts import Message
 from resources.authors_code import Code
@@ -47,6 +54,10 @@ class EvidenceSource(Protocol):
         """Return one text per question."""
         ...
 
+    def states(self, question: Question, prompt: str) -> bool | None:
+        """Whether a prompt with this evidence states the pair; None where nothing is retrieved."""
+        ...
+
 
 @dataclass(frozen=True)
 class NoEvidence:
@@ -55,6 +66,10 @@ class NoEvidence:
     def evidence(self, questions: Sequence[Question]) -> list[str]:
         """Return an empty text per question."""
         return [""] * len(questions)
+
+    def states(self, question: Question, prompt: str) -> bool | None:
+        """Nothing is retrieved."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -72,6 +87,14 @@ class Lists:
     def evidence(self, questions: Sequence[Question]) -> list[str]:
         """Write the ``K`` nearest documents of each question."""
         return [self._documents(numbers) for numbers in self.store.search(questions, K)]
+
+    def states(self, question: Question, prompt: str) -> bool | None:
+        """Whether the drug's list reaches the prompt as far as the end of the effect."""
+        for (drug, effects), text in zip(self.store.pairs, self.store.texts, strict=True):
+            if drug == question.drug and question.side_effect in effects:
+                end = find_term(question.side_effect, text) + len(question.side_effect)
+                return text[:end] in prompt
+        return False
 
     def _documents(self, numbers: NDArray[np.int64]) -> str:
         documents = []
@@ -104,6 +127,11 @@ class Pairs:
             for question, numbers in zip(questions, nearest, strict=True)
         ]
 
+    def states(self, question: Question, prompt: str) -> bool | None:
+        """Whether a line of the prompt is the asked pair."""
+        line = self.pair.format(pair_drug=question.drug, pair_effect=question.side_effect)
+        return line in prompt.splitlines()
+
     def _pairs(self, question: Question, numbers: NDArray[np.int64]) -> str:
         lines = []
         for number in numbers:
@@ -130,6 +158,10 @@ class Edges:
     def evidence(self, questions: Sequence[Question]) -> list[str]:
         """Write whether the graph has the edge of each question."""
         return [self._sentence(question) for question in questions]
+
+    def states(self, question: Question, prompt: str) -> bool | None:
+        """Whether the prompt says that the edge is there."""
+        return _fill(self.yes, question) in prompt
 
     def _sentence(self, question: Question) -> str:
         entities = Entities(question.drug, question.side_effect)
@@ -166,9 +198,10 @@ class AuthorsArm:
             yes_no_answer(
                 parse_label(reply.text, LABEL_PATTERN),
                 p_yes=label_probability(reply.first_token),
+                found=self.source.states(question, prompt[-1]["content"]),
                 reply=reply,
             )
-            for reply in replies
+            for question, prompt, reply in zip(questions, prompts, replies, strict=True)
         ]
 
     def _prompt(self, question: Question, evidence: str) -> list[Message]:

@@ -345,6 +345,22 @@ def _compare_drugs(
     }
 
 
+def describe_selection(sider: Sider) -> str:
+    """Say what `draw_selection` shows, and which names it merges."""
+    caption = (
+        "Terms of each drug with an ATC code in SIDER. The benchmark contains the drugs with the "
+        "most terms."
+    )
+    n_written = sider.coded_terms.written.nunique()
+    n_drugs = sider.coded_terms.name.nunique()
+    if n_written == n_drugs:
+        return caption
+    return (
+        f"{caption} Names that differ only in capital letters count as one drug here, so SIDER's "
+        f"{n_written:,} names are {n_drugs:,} drugs."
+    )
+
+
 def draw_selection(sider: Sider, released: Knowledge) -> Figure:
     """Draw the number of preferred terms of each drug with an ATC code in SIDER, most first.
 

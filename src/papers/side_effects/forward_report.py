@@ -129,8 +129,7 @@ def _report_missing(run: Run, second_model: str, why_one_model: str) -> None:
         if not second_model and _needs_second_model(number.id):
             run.not_run(number.id, why_one_model)
         elif _is_of_chatgpt(number.id):
-            why = "A hosted model of 2023 or 2024, no longer served in that version."
-            run.cannot_run(number.id, why)
+            run.cannot_run(number.id, number.why_no_rerun or "")
 
 
 def _printed_model(run: Run, paper_model: str) -> str:

@@ -29,6 +29,7 @@ from papers.side_effects.reverse import (
     BEYOND,
     INSIDE,
     QUESTION,
+    TIERS,
     Query,
     canonical,
     make_answer,
@@ -401,6 +402,25 @@ def lists_within(store: TextStore, row: int, effect: str, characters: int) -> bo
     return end <= characters
 
 
+def shown_by_client(store: TextStore, queries: Sequence[Query]) -> list[float]:
+    """Share of each query's drugs whose effect the authors' client can show at most.
+
+    Args:
+        store: The documents of Format A.
+        queries: The queries.
+
+    Returns:
+        One share a query, as if the documents that show the effect were the nearest ones.
+    """
+    client = Window()
+    shares = []
+    for query in queries:
+        rows = store.rows_of_effect.get(query.effect, ())
+        n_shown = sum(lists_within(store, row, query.effect, client.characters) for row in rows)
+        shares.append(min(n_shown, client.documents) / len(query.drugs))
+    return shares
+
+
 @dataclass(frozen=True)
 class FormatALlm:
     """Format A as in the authors' client: one LLM answer from the beginning of each document.
@@ -476,18 +496,40 @@ def answer(outcomes: Outcomes, model: str) -> str:
     exact = outcomes.score("f1", "format_b")
     recall = outcomes.score("recall", "format_a")
     text = (
-        "The graph returns every set exactly, because it is also the source of the right answers; "
+        "The graph returns every set exactly, because it is also the source of the right answers. "
         f"{model} reaches an F1 of {figures.score_text(exact)} when it copies names from sentences "
-        f"about pairs (Format B), and finds {figures.score_text(recall)} of the drugs in lists "
-        "(Format A)."
+        f"about pairs (Format B, {_queries_in_words(outcomes, 'format_b')}). In lists (Format A, "
+        f"{_queries_in_words(outcomes, 'format_a')}), it finds {figures.score_text(recall)} of the "
+        "drugs."
     )
     ratio = times_as_long(outcomes, *PAPERS_COMPARISON)
     if ratio is None:
         return text
     return (
-        f"{text} Format B took {_about(ratio.value)} times as long as the graph, mainly because "
-        "a language model copies each name; the section Like for like compares both without one."
+        f"{text} On {ratio.n:,} queries, Format B took {_about(ratio.value)} times as long as the "
+        "graph, mainly because a language model copies each name. The section Like for like "
+        "compares both without one."
     )
+
+
+def _queries_in_words(outcomes: Outcomes, arm: str) -> str:
+    """Say how many of the graph's queries an arm answered, and how many of the largest."""
+    all_queries = outcomes.where(arm="graphrag")
+    answered = outcomes.where(arm=arm)
+    n_queries = len(all_queries.frame)
+    if len(answered.frame) == n_queries:
+        return f"all {n_queries:,} queries"
+    *_, largest = TIERS
+    n_large = _n_of_tier(answered, largest)
+    n_large_queries = _n_of_tier(all_queries, largest)
+    return (
+        f"{len(answered.frame):,} of {n_queries:,} queries, and {n_large} of the "
+        f"{n_large_queries} {largest} ones"
+    )
+
+
+def _n_of_tier(outcomes: Outcomes, tier: str) -> int:
+    return sum(strata.get("tier") == tier for strata in outcomes.frame.strata)
 
 
 def cost_words(authors: Outcomes) -> str:

@@ -81,8 +81,8 @@ def model_difference_small(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: A
     n = int(n_questions.sum())
     points = figures.points_text(value, min(low, value), max(high, value))
     why = (
-        f"Smallest difference between neighbouring arms minus largest difference between "
-        f"{' and '.join(models)}: {points} points, n = {n:,}."
+        "The smallest difference between neighbouring arms minus the largest difference between "
+        f"{' and '.join(models)} is {points} points (n = {n:,})."
     )
     return Decision(decisions.above(Score(value, n, low, high), 0), why)
 
@@ -118,6 +118,8 @@ HOLDS: Mapping[Tested, str] = {
     "inconclusive": "is open",
 }
 """What a reading says of a claim, in words that fit either question about it."""
+HANDED = "handed"
+"""Measure of an answer: 1 if its prompt states the pair, 0 if not."""
 AUC_MEASURE = "p_yes"
 """Ranks the pairs of an arm; `outcomes.AUC` is its area under the curve."""
 
@@ -126,7 +128,8 @@ def filter_decides(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401  #
     """Decide whether what is retrieved and filtered, and not the model, decides (Discussion).
 
     In released runs, which do not say what was retrieved, two models that search the same stores
-    must answer a pair alike. In a rerun, the answer must be the fact that the prompt states.
+    must answer a pair alike. In a rerun, the answer must be what the prompt states. A rerun has
+    answers to two sets of prompts; where these disagree, the claim stays open.
     """
     rows = outcomes.where(arm=WITH_RETRIEVAL).frame
     missing = [arm for arm in WITH_RETRIEVAL if arm not in set(rows.arm)]
@@ -135,16 +138,37 @@ def filter_decides(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401  #
         return Decision("not tested", f"{names}: no answers.", reason="no answers")
     if (rows.source == "released").all():
         return _decide_alike(outcomes, rows)
-    handed = rows.measures.map(lambda measures: measures["handed"][0] == 1)
-    rows = rows.assign(alike=(rows.predicted == "YES") == handed)
+    by_text = _decide_repeated(outcomes, WITH_RETRIEVAL)
+    authors_arms = [f"authors_{arm}" for arm in WITH_RETRIEVAL]
+    if not set(authors_arms) <= outcomes.arms_with(HANDED):
+        return replace(by_text, why=f"The prompts are those of the paper's text. {by_text.why}")
+    readings = {
+        "With the prompts of the paper's text": by_text,
+        "With the authors' released prompts": _decide_repeated(outcomes, authors_arms),
+    }
+    return _join_readings(readings)
+
+
+def _decide_repeated(outcomes: Outcomes, arms: Sequence[str]) -> Decision:
+    """Decide by the answers that repeat what their prompt states, of each arm and model."""
+    rows = outcomes.where(arm=arms).frame
+    is_stated = rows.measures.map(lambda measures: measures[HANDED][0] == 1)
+    rows = rows.assign(alike=(rows.predicted == "YES") == is_stated, stated=is_stated)
     parts = []
+    counts = []
     for (model, arm), of_arm in rows.groupby(["model", "arm"], sort=False):
-        label = (
-            f"Share of answers of {outcomes.label(str(arm))} that repeat the stated fact, {model}"
-        )
+        name = outcomes.label(str(arm))
+        label = f"with {model}, the share of answers of {name} that repeat what the prompt states"
         parts.append(_part_alike(of_arm, label, outcomes.draws))
+        of_stated = of_arm[of_arm.stated]
+        n_denied = int((of_stated.predicted != "YES").sum())
+        if n_denied:
+            counts.append(
+                f"With {model}, {name} denies {n_denied} of the {len(of_stated)} pairs that its "
+                "prompts state."
+            )
     decision = _decide_parts(parts, ALIKE)
-    return replace(decision, why=f"The prompts are those of the paper's text. {decision.why}")
+    return replace(decision, why=" ".join([decision.why, *counts]))
 
 
 def _decide_alike(outcomes: Outcomes, rows: pd.DataFrame) -> Decision:
@@ -158,7 +182,9 @@ def _decide_alike(outcomes: Outcomes, rows: pd.DataFrame) -> Decision:
         pairs = of_arm.groupby(["unit", "cluster"], as_index=False).yes.agg(["nunique", "size"])
         pairs = pairs[pairs["size"] == len(models)]
         pairs = pairs.assign(alike=pairs["nunique"] == 1)
-        label = f"Share of pairs that {' and '.join(models)} answer alike by {outcomes.label(arm)}"
+        label = (
+            f"the share of pairs that {' and '.join(models)} answer alike by {outcomes.label(arm)}"
+        )
         parts.append(_part_alike(pairs, label, outcomes.draws))
     return _decide_parts(parts, ALIKE)
 
@@ -429,9 +455,11 @@ def authors_pairs_beat_lists(outcomes: Outcomes, **_: Any) -> Decision:  # noqa:
             label = f"{outcomes.label(pairs)} minus {outcomes.label(lists)}, {measure}, {model}"
             unit = "ratio" if measure == "AUC" else "fraction"
             parts.append(Part(difference, criterion, label, unit, bound=0.0))
-        texts.append(_formats_in_words(by_model, comparison, auc_difference, str(model)))
+        of_model = replace(comparison, model=str(model))
+        texts.append(_gain_in_words(by_model, of_model, "accuracy"))
+        texts.append(_auc_in_words(by_model, comparison, auc_difference, str(model)))
         largest_p = max(largest_p, comparison.p)
-    return decisions.decide_by_intervals(parts, (0.0,), why=f"{'; '.join(texts)}.", p=largest_p)
+    return decisions.decide_by_intervals(parts, (0.0,), why=" ".join(texts), p=largest_p)
 
 
 def _is_gain(difference: Interval) -> Tested:
@@ -441,18 +469,16 @@ def _is_gain(difference: Interval) -> Tested:
     return "differs" if difference.high < 0 else "inconclusive"
 
 
-def _formats_in_words(
+def _auc_in_words(
     outcomes: Outcomes, comparison: Comparison, auc_difference: Score, model: str
 ) -> str:
-    """Write accuracy and AUC of the two formats, and their differences."""
-    first, second = comparison.first, comparison.second
-    accuracy = [figures.score_text(score) for score in comparison.scores]
-    areas = [figures.score_text(outcomes.score(AUC, arm), "ratio") for arm in (first, second)]
+    """Write the AUC of the two formats, and its difference."""
+    arms = (comparison.first, comparison.second)
+    areas = [figures.score_text(outcomes.score(AUC, arm), "ratio") for arm in arms]
+    difference = figures.score_text(auc_difference, "ratio")
     return (
-        f"{outcomes.label(first)} {accuracy[0]}, {outcomes.label(second)} {accuracy[1]} with "
-        f"{model}; difference in accuracy {figures.points(comparison.test)} points, "
-        f"{figures.p_words(comparison.p)}; AUC {areas[0]} and {areas[1]}, difference "
-        f"{figures.score_text(auc_difference, 'ratio')}, n = {comparison.test.n:,}"
+        f"With {model}, AUC is {areas[0]} for {outcomes.label(arms[0])} and {areas[1]} for "
+        f"{outcomes.label(arms[1])}, a difference of {difference} (n = {auc_difference.n:,})."
     )
 
 
@@ -601,13 +627,13 @@ def residual_errors_are_llm_mislabels(
     same_pairs = outcomes.where(arm=WITH_RETRIEVAL, unit=[*wrong.unit[within]]).frame
     others = same_pairs.drop(index=wrong.index[within])
     counts = [
-        f"{outcomes.label(str(arm))} {(rows.predicted == 'YES').sum()} of {len(rows)}"
+        f"{(rows.predicted == 'YES').sum()} of {len(rows)} by {outcomes.label(str(arm))}"
         for arm, rows in others.groupby("arm", sort=False)
     ]
     why = (
         f'{within.sum()} of {len(wrong)} errors are YES to an effect with "yes" in its name '
         '("eyes"), which the released parser reads as YES wherever a reply repeats the name. '
-        f"YES in the other answers about these pairs: {', '.join(counts)}. "
+        f"Of the other answers about these pairs, {figures.listed(counts)} are YES. "
         "The replies are not released."
     )
     return Decision("inconclusive", why)
@@ -635,10 +661,11 @@ def larger_models_also_struggle(
     n_graph = int(printed.number("side_effects.text.drugs").value)
     best_hosted = _wilson_score(max(hosted), n_hosted)
     graph = _wilson_score(min(with_graph), n_graph)
+    highest, lowest = figures.score_text(best_hosted), figures.score_text(graph)
     why = (
-        f"Printed: closed book with a hosted model at most {figures.score_text(best_hosted)}, "
-        f"{n_hosted} drugs; GraphRAG with a compact one at least {figures.score_text(graph)}, "
-        f"{n_graph} drugs."
+        f"The paper prints an accuracy of at most {highest} for a hosted model without retrieval "
+        f"({n_hosted} drugs). For GraphRAG with a compact model, it prints at least {lowest} "
+        f"({n_graph} drugs)."
     )
     return Decision(decisions.below(best_hosted, graph.low), why)
 
@@ -663,8 +690,8 @@ def benchmark_is_balanced(
     is_distinct = len(set(benchmark)) == len(benchmark)
     n_rows = "ten" if has_ten else f"{counts.min()} to {counts.max()}"
     why = (
-        f"{len(set(benchmark)):,} distinct pairs in {len(benchmark):,} rows about "
-        f"{len(per_drug):,} drugs, with {n_rows} rows for each drug and label."
+        f"The benchmark has {len(benchmark):,} rows with {len(set(benchmark)):,} distinct pairs of "
+        f"{len(per_drug):,} drugs. Each drug has {n_rows} rows of each label."
     )
     return Decision(decisions.exactly(has_ten and is_distinct), why)
 
@@ -683,8 +710,8 @@ def benchmark_labels_hold(
     unsupported = sum((q.drug, q.side_effect) not in known for q in positives)
     contradicted = sum((q.drug, q.side_effect) in known for q in negatives)
     why = (
-        f"{unsupported} positive pairs are not in their drug's document, "
-        f"{contradicted} negative pairs are."
+        f"{unsupported} pairs labelled as known are missing from their drug's document. "
+        f"{contradicted} pairs labelled as unlinked are in it."
     )
     return Decision(decisions.exactly(unsupported + contradicted == 0), why)
 
@@ -712,7 +739,7 @@ def lists_fit_the_encoder(
         return Decision("not tested", why, reason="published, not fetched")
     why = (
         f"The longest document has {MOST_TOKENS:,} tokens of cl100k_base, the encoder's "
-        f"tokenizer; the encoder reads {ENCODER_TOKENS:,}."
+        f"tokenizer. The encoder reads {ENCODER_TOKENS:,}."
     )
     return Decision(decisions.exactly(MOST_TOKENS <= ENCODER_TOKENS), why)
 
@@ -746,9 +773,9 @@ def every_drug_with_ten_effects(
     most_terms = max((len(knowledge[name]) for name in missing), default=0)
     fewest_terms = min(map(len, released.values()))
     why = (
-        f"{len(enough):,} drugs have at least {LEAST} preferred terms and an ATC code; "
-        f"{len(missing):,} are not in the benchmark (with at most {most_terms} terms); "
-        f"its own drugs have at least {fewest_terms}."
+        f"{len(enough):,} drugs have at least {LEAST} preferred terms and an ATC code. Of these, "
+        f"{len(missing):,} are not in the benchmark, with at most {most_terms} terms each. The "
+        f"drugs of the benchmark have at least {fewest_terms}."
     )
     return Decision(decisions.exactly(not missing), why)
 
@@ -799,8 +826,8 @@ def reverse_queries_span_tiers(
     n_drugs = [len(query.drugs) for query in queries]
     sizes = Counter(map(tier_of, n_drugs))
     outside = sizes.pop(None, 0)
-    counts = ", ".join(f"{tier} {sizes[tier]}" for tier in TIERS)
-    why = f"Queries by tier: {counts}; {outside} of {len(queries)} are in no tier."
+    counts = figures.listed([f"{sizes[tier]} {tier}" for tier in TIERS])
+    why = f"The queries are {counts} ones. {outside} of {len(queries)} are in no tier."
     return Decision(decisions.exactly(not outside and len(sizes) == len(TIERS)), why)
 
 
@@ -816,9 +843,11 @@ def graph_is_faster_than_text(outcomes: Outcomes, **_: Any) -> Decision:  # noqa
         label = f"{outcomes.label(arm)}: mean latency as a multiple of the graph's"
         parts.append(Part(score, partial(decisions.above, bound=FAST), label, "count", FAST))
         times = f"{figures.score_text(score, 'count')} times as long"
-        texts.append(f"{outcomes.label(arm)}: {times} as the graph without one, n = {score.n:,}")
-    why = f"Text with a language model takes, on the same queries, {'; '.join(texts)}."
-    return decisions.decide_by_intervals(parts, (FAST,), why=why)
+        texts.append(
+            f"On the same queries, {outcomes.label(arm)} takes {times} as the graph without a "
+            f"language model (n = {score.n:,})."
+        )
+    return decisions.decide_by_intervals(parts, (FAST,), why=" ".join(texts))
 
 
 def pairs_slow_with_set_size(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
@@ -830,7 +859,7 @@ def pairs_slow_with_set_size(outcomes: Outcomes, **_: Any) -> Decision:  # noqa:
     seconds = rankdata(outcomes.values("latency", "format_b"))
     n = len(relevant)
     if n < MIN_CORRELATED_QUERIES or not np.ptp(relevant) or not np.ptp(seconds):
-        why = f"{n} queries of Format B give no rank correlation."
+        why = f"The {n} queries of Format B give no rank correlation."
         return Decision("not tested", why, reason="too few")
 
     def correlation(ranks: NDArray[np.float64]) -> float:
@@ -846,8 +875,8 @@ def pairs_slow_with_set_size(outcomes: Outcomes, **_: Any) -> Decision:  # noqa:
     score = _correlation_score(float(test.statistic), n)
     p = float(test.pvalue)
     interval = f"{score.value:.2f} [{score.low:.2f}, {score.high:.2f}]"
-    found = f"{interval}, {figures.p_words(p)}, n = {n}".replace("-", "\u2212")
-    why = f"Rank correlation of latency and number of relevant drugs: {found}."
+    found = f"{interval} ({figures.p_words(p)}, n = {n})".replace("-", "\u2212")
+    why = f"The rank correlation of latency and number of relevant drugs is {found}."
     return Decision(decisions.better(score, p), why, p)
 
 
@@ -899,10 +928,19 @@ MOST_DRUGS = 0.5
 """Fewer than this share of the drugs is this project's reading of "under-retrieves"."""
 
 
-def lists_under_retrieve(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+def lists_under_retrieve(
+    outcomes: Outcomes,
+    *,
+    shown_by_client: Sequence[float] = (),
+    **_: Any,  # noqa: ANN401
+) -> Decision:
     """Decide whether Format A finds fewer than half of the drugs (Results, third key finding).
 
     Where the prompt shows the effect of fewer than that, a perfect reader would fail too.
+
+    Args:
+        outcomes: The answers of Format A.
+        shown_by_client: The share of each query's drugs whose effect the released client shows.
     """
     rows = outcomes.where(arm="format_a")
     if rows.frame.empty:
@@ -913,11 +951,23 @@ def lists_under_retrieve(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN
     recall = rows.score("recall", "format_a")
     label = f"Recall of {outcomes.label('format_a')}"
     n_queries = len(rows.frame)
-    why = f"{label} {figures.score_text(recall)}, n = {n_queries:,}."
+    why = evidence.score_sentence(label, recall)
+    if shown_by_client and (rows.frame.source == "released").all():
+        why += f" {_shown_by_client_in_words(shown_by_client)}"
     if not decisions.enough_clusters(n_queries):
         return decisions.too_few_clusters(n_queries, why)
     part = Part(recall, partial(decisions.below, bound=MOST_DRUGS), label, bound=MOST_DRUGS)
     return decisions.decide_by_intervals([part], (MOST_DRUGS,), why=why)
+
+
+def _shown_by_client_in_words(shares: Sequence[float]) -> str:
+    """Say what a perfect reader of the released client's prompts would find."""
+    found_at_most = ratio(np.array(shares), np.ones(len(shares)))
+    return (
+        "If the printed run used the window of the released client, a perfect reader of its "
+        f"prompts would have found at most {figures.score_text(found_at_most)} of the drugs of a "
+        f"query (n = {len(shares):,})."
+    )
 
 
 def _forced_by_window(rows: Outcomes) -> Decision | None:
@@ -943,10 +993,10 @@ def _forced_by_window(rows: Outcomes) -> Decision | None:
     recall = figures.score_text(rows.score("recall", "format_a"))
     why = (
         f"The prompt of this run shows the effect for {n_shown.sum():,} of {n_relevant.sum():,} "
-        f"relevant drugs; {n_absent.sum():,} have no list in it. Its size and the length shown of "
+        f"relevant drugs, and has no list of {n_absent.sum():,}. Its size and the length shown of "
         "each list are settings of this run. A perfect reader would find "
-        f"{figures.score_text(found_at_most)} of the drugs of a query, and one that names every "
-        f"drug with a list in the prompt {figures.number(listed)}; the model found {recall}. "
+        f"{figures.score_text(found_at_most)} of the drugs of a query. One that names every drug "
+        f"with a list in the prompt would find {figures.number(listed)}. The model found {recall}. "
         f"{_returned_in_words(queries)}"
     )
     return Decision("cannot be tested", why, reason="by construction")
@@ -968,7 +1018,7 @@ def lists_fail_by_window(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN
     forced = _forced_by_window(rows)
     if forced is not None:
         return forced
-    why = f"{_returned_in_words(queries)} {len(both)} of {len(queries)} queries have both."
+    why = f"{_returned_in_words(queries)} {len(both)} of {len(queries)} queries have both kinds."
     missed = _missed_unseen(queries, outcomes.draws)
     if len(both) < MIN_QUERIES:
         return Decision("not tested", f"{why} A test needs {MIN_QUERIES}.", reason="too few")
@@ -976,9 +1026,10 @@ def lists_fail_by_window(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN
         return Decision("inconclusive", f"{why} No drug is missed.")
     test = _gain_within(both, outcomes.draws)
     why += (
-        f" Shown minus not shown, mean over these {len(both)} queries: {figures.points(test)} "
-        f"points, {figures.p_words(test.p)}. {_missed_in_words(queries)} Of the missed drugs, "
-        f"pooled, the prompt does not show the effect for {figures.score_text(missed)}."
+        " In these, the share returned of the shown drugs minus that of the others is "
+        f"{figures.points(test)} points on average ({figures.p_words(test.p)}, n = {len(both)}). "
+        f"{_missed_in_words(queries)} The prompt does not show the effect for "
+        f"{figures.score_text(missed)} of all missed drugs."
     )
     gain = partial(decisions.better, p=test.p)
     parts = [
@@ -995,8 +1046,8 @@ def _returned_in_words(queries: Sequence[_WindowHits]) -> str:
     shown = list(chain.from_iterable(query.within for query in queries))
     not_shown = list(chain.from_iterable(query.not_shown for query in queries))
     return (
-        "Returned, all queries pooled, by whether the prompt shows the effect: "
-        f"{_share_in_words(shown, 'shown')} and {_share_in_words(not_shown, 'not shown')}."
+        f"Over all queries, the model returned {_share_in_words(shown)} whose effect the prompt "
+        f"shows, and {_share_in_words(not_shown)} whose effect it does not show."
     )
 
 
@@ -1029,9 +1080,11 @@ def _missed_in_words(queries: Sequence[_WindowHits]) -> str:
     )
 
 
-def _share_in_words(hits: Sequence[bool], which: str) -> str:
-    share = sum(hits) / len(hits) if hits else None
-    return f"{figures.number(share)} of {len(hits):,} relevant drugs {which}"
+def _share_in_words(hits: Sequence[bool]) -> str:
+    if not hits:
+        return "none of 0 relevant drugs"
+    share = sum(hits) / len(hits)
+    return f"{figures.number(share)} of {len(hits):,} relevant drugs"
 
 
 def recovered(outcomes: Outcomes, arm: str, condition: str = "normalised") -> Score | None:
@@ -1103,13 +1156,16 @@ def _decide_recovery(outcomes: Outcomes) -> Decision:
     for arm in RECOVERED_ARMS:
         share = recovered(outcomes, arm)
         n_drugs = outcomes.where(arm=f"correct.{arm}").frame.cluster.nunique()
-        texts.append(f"{figures.ARMS[arm][0]} {figures.score_text(share)}, {n_drugs} drugs")
-        if share is not None:
-            criterion = partial(decisions.above, bound=MOST)
-            label = f"{figures.ARMS[arm][0]}, {n_drugs} drugs"
-            parts.append(Part(share, criterion, label, bound=MOST))
-    why = f"Recovered share of F1, intervals over drugs: {'; '.join(texts)}."
-    if len(parts) < len(texts):
+        name = figures.ARMS[arm][0]
+        if share is None:
+            texts.append(f"With right names, the F1 of {name} is 0.")
+            continue
+        recovery = figures.score_text(share)
+        texts.append(f"With corrected names, {name} recovers {recovery} of its F1 (n = {n_drugs}).")
+        criterion = partial(decisions.above, bound=MOST)
+        parts.append(Part(share, criterion, f"{name}, {n_drugs} drugs", bound=MOST))
+    why = " ".join(texts)
+    if len(parts) < len(RECOVERED_ARMS):
         return Decision("inconclusive", why)
     return decisions.decide_by_intervals(parts, (MOST,), why=why)
 
@@ -1168,10 +1224,13 @@ def _decide_losses(outcomes: Outcomes) -> Decision:
         share = recovered(_alike_clustered(outcomes, arm), arm, "misspelt")
         label = f"F1 of {figures.ARMS[arm][0]} with misspelt names, relative to right ones"
         if share is None:
-            return Decision("not tested", f"{label}: no F1.", reason="too few")
+            why = f"With right names, the F1 of {figures.ARMS[arm][0]} is 0."
+            return Decision("not tested", why, reason="too few")
         parts.append(Part(share, partial(decisions.below, bound=MOST), label, bound=MOST))
-        texts.append(f"{figures.ARMS[arm][0]} keeps {figures.score_text(share)} of its F1")
-    return decisions.decide_by_intervals(parts, (MOST,), why=f"{'; '.join(texts)}.")
+        name = figures.ARMS[arm][0]
+        remaining = figures.score_text(share)
+        texts.append(f"With misspelt names, {name} keeps {remaining} of its F1.")
+    return decisions.decide_by_intervals(parts, (MOST,), why=" ".join(texts))
 
 
 def report_shares(
