@@ -336,12 +336,12 @@ ARMS = {
 }
 """The architectures of Table 5, and two that it leaves out."""
 CONDITIONS = {
-    "correct": "names spelt right",
-    "misspelt": "names misspelt",
-    "normalised": "names corrected",
+    "correct": "with right names",
+    "misspelt": "with misspelt names",
+    "normalised": "with corrected names",
 }
 LABELS = {
-    f"{condition}.{arm}": f"{name}, {words}"
+    f"{condition}.{arm}": f"{name} {words}"
     for arm, name in ARMS.items()
     for condition, words in CONDITIONS.items()
 }

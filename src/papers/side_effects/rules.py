@@ -1161,7 +1161,10 @@ def _decide_recovery(outcomes: Outcomes) -> Decision:
             texts.append(f"With right names, the F1 of {name} is 0.")
             continue
         recovery = figures.score_text(share)
-        texts.append(f"With corrected names, {name} recovers {recovery} of its F1 (n = {n_drugs}).")
+        texts.append(
+            f"With corrected names, {name} recovers {recovery} of its F1 ({n_drugs} drugs, "
+            f"n = {share.n:,})."
+        )
         criterion = partial(decisions.above, bound=MOST)
         parts.append(Part(share, criterion, f"{name}, {n_drugs} drugs", bound=MOST))
     why = " ".join(texts)
@@ -1229,7 +1232,7 @@ def _decide_losses(outcomes: Outcomes) -> Decision:
         parts.append(Part(share, partial(decisions.below, bound=MOST), label, bound=MOST))
         name = figures.ARMS[arm][0]
         remaining = figures.score_text(share)
-        texts.append(f"With misspelt names, {name} keeps {remaining} of its F1.")
+        texts.append(f"With misspelt names, {name} keeps {remaining} of its F1 (n = {share.n:,}).")
     return decisions.decide_by_intervals(parts, (MOST,), why=" ".join(texts))
 
 
