@@ -65,13 +65,20 @@ def claims() -> pd.DataFrame:
     rows = []
     for i, (paper, verdict, here) in enumerate(answers):
         row = {"id": f"{paper}.claim.c{i}", "paper": paper, "claim": f"claim <{i}>"}
-        rows.append(row | {"verdict": verdict, "here_answer": here})
+        basis = "rescored" if verdict == "inconclusive" else "printed"
+        rows.append(row | {"verdict": verdict, "here_answer": here, "basis": basis})
     return pd.DataFrame(rows)
 
 
 def test_the_counts_of_both_questions_add_up(claims: pd.DataFrame) -> None:
     for question in claim_pages.QUESTIONS:
         assert sum(question.counts(claims)) == len(claims)
+
+
+def test_verdicts_by_printed_numbers_are_counted_apart(claims: pd.DataFrame) -> None:
+    text = claim_pages.balance(claims)
+    assert "Agrees 1 (1 by printed numbers alone), inconclusive 1, cannot be tested 1" in text
+    assert text.count("printed numbers") == 1
 
 
 def test_each_count_leads_to_the_list_of_so_many_claims(claims: pd.DataFrame) -> None:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from evaluation import decisions, record, rules
-from evaluation.answers import Answer, make_row
+from evaluation.answers import RELEASED, Answer, make_row, read
 from evaluation.audit import OWN
 from evaluation.outcomes import Outcomes
-from evaluation.published import published
+from evaluation.published import Claim, published
 from helpers import vectors
 from helpers.completions import Choice, Reply
 from papers.qa_rag import data, differences, folder, judge, rerankers, retrieval as qr
@@ -395,15 +395,47 @@ def test_the_fine_tuned_model_is_compared_with_hyde_by_the_authors_prompts_if_th
     assert decide("fine_tuned_beats_hyde", answers).verdict == "agrees"
 
 
-def test_any_encoder_tests_dense_search_for_the_claim_is_general() -> None:
+def test_dense_search_is_asked_here_alone_for_the_papers_index_is_not_searched() -> None:
     rule = published("qa_rag").claim("qa_rag.claim.dense_beats_sparse").rule
     assert rule
     answers = rows("question", BETTER, "answer_found") + rows("bm25", [0.0] * 12, "answer_found")
+    assert decide("dense_beats_sparse", answers).verdict == "agrees"
+    out = Outcomes(answers, draws=200)
     for encoder in ("all-MiniLM-L6-v2", "BAAI/LLM-Embedder"):
-        decision = rules.evaluate(
-            rule, Outcomes(answers, draws=200), "rerun", paper="qa_rag", facts={"served": [encoder]}
-        )
-        assert decision.verdict == "agrees", encoder
+        facts = {"served": [encoder]}
+        decision = rules.evaluate(rule, out, "rerun", paper="qa_rag", facts=facts)
+        assert (decision.verdict, decision.reason) == ("not tested", "another system")
+        assert "the paper's index" in decision.why
+
+
+def _claims_by_either_prompt() -> list[Claim]:
+    """The claims that answers to the authors' message decide here, or those to this project's."""
+    claims = []
+    for claim in published("qa_rag").claims:
+        if claim.rule and any(arm.endswith("_authors") for arm in claim.rule.arms):
+            claims.append(claim)
+    return claims
+
+
+@pytest.mark.parametrize("claim", _claims_by_either_prompt(), ids=lambda claim: claim.id)
+def test_a_note_says_where_the_choice_of_prompt_decides_what_holds_here(claim: Claim) -> None:
+    out = Outcomes(read(RELEASED / "16_qarag_retrieval"), draws=2000)
+    assert claim.rule
+    by_authors, by_project = claim.rule.first_of[-2:]
+    verdicts = set()
+    for rule in (by_authors, by_project):
+        verdicts.add(rules.evaluate_here(rule, out, paper="qa_rag").verdict)
+    assert ("decides the answer, which would be" in claim.note) == (len(verdicts) > 1)
+
+
+def test_no_verdict_on_the_papers_system_rests_on_a_stand_in() -> None:
+    """A rerun gives a verdict on the paper's system only if the rule names the paper's models."""
+    unguarded = []
+    for claim in published("qa_rag").claims:
+        rule = claim.rule
+        if rule and "rerun" in rule.bases and not (rule.here_only or rule.scope):
+            unguarded.append(claim.id)
+    assert not unguarded
 
 
 def test_without_an_adapter_the_arms_that_need_one_are_missing_and_their_claim_is_not_run() -> None:

@@ -12,7 +12,7 @@ from evaluation.answers import RELEASED_MODEL
 from evaluation.markup import Markup, escape, fine_print
 from evaluation.published import Exhibit, Rule, Shown, published
 from evaluation.verdicts import here_word, verdict_mark
-from evaluation.vocabulary import HereAnswer
+from evaluation.vocabulary import TESTED, HereAnswer
 from publish import pieces, selections
 from publish.pieces import link_to, table
 from publish.selections import Selected, Selection
@@ -72,13 +72,27 @@ QUESTIONS: Final = (PAPER, HERE)
 
 
 def balance(claims: pd.DataFrame) -> str:
-    """Say how many claims have each answer to both questions; no count is zero."""
+    """Say how many claims have each answer to both questions; no count is zero.
+
+    Verdicts that only printed numbers decide are counted apart.
+    """
     texts = []
     for question in QUESTIONS:
-        pairs = zip(question.words, question.counts(claims), strict=True)
-        counts = ", ".join(f"{question.label(word)} {count}" for word, count in pairs if count)
-        texts.append(f"{question.title} {counts[:1].upper()}{counts[1:]}.")
+        counts = []
+        for word, count in zip(question.words, question.counts(claims), strict=True):
+            if count:
+                counts.append(f"{question.label(word)} {count}{_by_print(question, claims, word)}")
+        listed = ", ".join(counts)
+        texts.append(f"{question.title} {listed[:1].upper()}{listed[1:]}.")
     return f"{len(claims)} claims. {' '.join(texts)}"
+
+
+def _by_print(question: Question, claims: pd.DataFrame, word: str) -> str:
+    """How many verdicts rest on printed numbers; empty for none, and for what is no verdict."""
+    if question is not PAPER or word not in TESTED:
+        return ""
+    n_printed = int((question.chosen(claims, word)["basis"] == "printed").sum())
+    return f" ({n_printed} by printed numbers alone)" if n_printed else ""
 
 
 def counts_table(claims: pd.DataFrame, subjects: Mapping[str, str]) -> str:

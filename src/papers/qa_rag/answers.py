@@ -66,7 +66,7 @@ def other_scale(encoder: str, model: str, score: Score) -> str:
         return ""
     return (
         f"The paper's encoder ({PAPER_ENCODER}) was not fetched. With {encoder}, whose scale "
-        f"differs, the value of {model}'s answers is {figures.score_text(score)}, n = {score.n}."
+        f"differs, the value of {model}'s answers is {figures.score_text(score)} (n = {score.n})."
     )
 
 

@@ -290,9 +290,10 @@ def unfit(outcomes: Outcomes, measure: str, judge: str) -> str:
     if verdicts == {"agrees"}:
         return ""
     return (
-        f"{judge} cannot serve as judge here: it accepts {figures.score_text(sensitivity)} of "
-        f"{sensitivity.n} passages with the answer (sensitivity), and rejects "
-        f"{figures.score_text(specificity)} of {specificity.n} without it (specificity)"
+        f"{judge} cannot serve as judge here, because it accepts "
+        f"{figures.score_text(sensitivity)} of {sensitivity.n} passages with the answer "
+        f"(sensitivity) and rejects {figures.score_text(specificity)} of {specificity.n} without "
+        "it (specificity)"
     )
 
 

@@ -52,9 +52,8 @@ def _by_own_document(released: Outcomes) -> str:
             return ""
         gains[value] = _compare(group, "hypothetical", "question", "answer_found")
     return (
-        f": {figures.points(gains[REMOVED].test)} points where their code removed the document "
-        "with the answer for the question alone, "
-        f"{figures.points(gains[UNRECOGNISED].test)} elsewhere"
+        f": {_change(gains[REMOVED])} where their code removed the document with the answer for "
+        f"the question alone, {_change(gains[UNRECOGNISED])} elsewhere"
     )
 
 

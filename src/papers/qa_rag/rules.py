@@ -1,6 +1,6 @@
 """Rules of claims in `data/published/qa_rag.yml` that compare more than arms."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from evaluation import decisions, figures
+from evaluation import decisions, evidence, figures
 from evaluation.decisions import Decision, Part
 from evaluation.metrics import bootstrap
 from evaluation.outcomes import Outcomes
@@ -32,14 +32,17 @@ def loss_falls(_: Outcomes, *, logs: Mapping[str, TrainingLog], **__: Any) -> De
         return Decision(
             "not tested", "No adapter was trained or served in this run.", reason="no answers"
         )
-    changes = []
+    sentences = []
     fell = []
     for name, log in logs.items():
         first, last = log.validation[0].value, log.validation[-1].value
         n_steps = int(log.settings["steps"])
-        changes.append(f"split by {name}: {first:.3f} before, {last:.3f} after {n_steps} steps")
+        sentences.append(
+            f"On the split by {name}, the mean validation loss is {first:.3f} before the training "
+            f"and {last:.3f} after {n_steps} steps."
+        )
         fell.append(last < first)
-    return Decision(decisions.exactly(all(fell)), f"Mean validation loss, {'; '.join(changes)}.")
+    return Decision(decisions.exactly(all(fell)), " ".join(sentences))
 
 
 def _order(printed: Published, table: str, column: str) -> list[str]:
@@ -58,11 +61,12 @@ def same_order(outcomes: Outcomes, *, printed: Published, **_: Any) -> Decision:
         "F1": ("table4", "f1"),
     }
     orders = {name: _order(printed, *place)[:3] for name, place in columns.items()}
-    parts = []
+    sentences = []
     for name, arms in orders.items():
-        parts.append(f"By {name}: {', '.join(map(outcomes.label, arms))}.")
+        labels = [outcomes.label(arm) for arm in arms]
+        sentences.append(f"The three best by {name} are {figures.listed(labels)}, in this order.")
     is_same = all(arms == orders["F1"] for arms in orders.values())
-    return Decision(decisions.exactly(is_same), " ".join(parts))
+    return Decision(decisions.exactly(is_same), " ".join(sentences))
 
 
 COLUMNS = {"table3": ("precision", "recall"), "table4": ("precision", "recall", "f1")}
@@ -71,18 +75,37 @@ COLUMNS = {"table3": ("precision", "recall"), "table4": ("precision", "recall", 
 
 def first_in_every_column(outcomes: Outcomes, *, printed: Published, **_: Any) -> Decision:  # noqa: ANN401
     """Whether QA-RAG is first in each column of Tables 3 and 4 (section 3.5)."""
-    parts = []
+    sentences = []
     are_first = []
     for table, columns in COLUMNS.items():
         for column in columns:
             best, second = _order(printed, table, column)[:2]
             are_first.append(best == "qa_rag")
-            values = []
-            for arm in (best, second):
-                number = printed.number(f"qa_rag.{table}.{arm}.{column}")
-                values.append(f"{outcomes.label(arm)} {number.printed}")
-            parts.append(f"{number.table}, {column}: {', then '.join(values)}")
-    return Decision(decisions.exactly(all(are_first)), f"{'; '.join(parts)}.")
+            first_value, second_value = _values(outcomes, printed, table, column, [best, second])
+            sentences.append(
+                f"The highest {_column_label(column)} of {_table_label(table)} is that of "
+                f"{first_value}, and the next is that of {second_value}."
+            )
+    return Decision(decisions.exactly(all(are_first)), " ".join(sentences))
+
+
+def _values(
+    outcomes: Outcomes, printed: Published, table: str, column: str, arms: Sequence[str]
+) -> list[str]:
+    """The printed values of some methods in one column: `QA-RAG (0.717)`."""
+    values = []
+    for arm in arms:
+        number = printed.number(f"qa_rag.{table}.{arm}.{column}")
+        values.append(f"{outcomes.label(arm)} ({number.printed})")
+    return values
+
+
+def _table_label(table: str) -> str:
+    return f"Table {table.removeprefix('table')}"
+
+
+def _column_label(column: str) -> str:
+    return "F1" if column == "f1" else column
 
 
 def question_is_worst(outcomes: Outcomes, *, printed: Published, **_: Any) -> Decision:  # noqa: ANN401
@@ -91,16 +114,16 @@ def question_is_worst(outcomes: Outcomes, *, printed: Published, **_: Any) -> De
     If it is the lowest in one of them alone, the printed numbers conflict, and leave it open.
     """
     lowest = []
-    parts = []
+    sentences = []
     for column in ("precision", "recall"):
         second, last = _order(printed, "table3", column)[-2:]
-        values = []
-        for arm in (last, second):
-            number = printed.number(f"qa_rag.table3.{arm}.{column}")
-            values.append(f"{outcomes.label(arm)} {number.printed}")
-        parts.append(f"{column}: {', then '.join(values)}")
+        last_value, second_value = _values(outcomes, printed, "table3", column, [last, second])
+        sentences.append(
+            f"The lowest {column} of Table 3 is that of {last_value}, and the next is that of "
+            f"{second_value}."
+        )
         lowest.append(last)
-    why = f"The lowest in Table 3, {'; '.join(parts)}."
+    why = " ".join(sentences)
     if len(set(lowest)) > 1 and "question" in lowest:
         return Decision("inconclusive", f"{why} Neither difference is printed with an interval.")
     return Decision(decisions.exactly(set(lowest) == {"question"}), why)
@@ -111,15 +134,17 @@ def fine_tuned_first(outcomes: Outcomes, *, printed: Published, **_: Any) -> Dec
 
     In context precision and recall (Table 3) and in F1 of the answers (Table 4).
     """
-    parts = []
+    sentences = []
     are_first = []
     for table, column in (("table3", "precision"), ("table3", "recall"), ("table4", "f1")):
         best = _order(printed, table, column)[:2]
         are_first.append(set(best) == {"qa_rag", "hypothetical"})
-        numbers = [printed.number(f"qa_rag.{table}.{arm}.{column}").printed for arm in best]
-        values = [f"{outcomes.label(arm)} {n}" for arm, n in zip(best, numbers, strict=True)]
-        parts.append(f"{column}: {', then '.join(values)}")
-    return Decision(decisions.exactly(all(are_first)), f"The best two by {'; '.join(parts)}.")
+        values = figures.listed(_values(outcomes, printed, table, column, best))
+        sentences.append(
+            f"The two highest values of {_column_label(column)} in {_table_label(table)} are those "
+            f"of {values}."
+        )
+    return Decision(decisions.exactly(all(are_first)), " ".join(sentences))
 
 
 TABLE_1_ORDER = ["finetuned_gpt35", "gpt4", "finetuned_mistral"]
@@ -128,14 +153,16 @@ TABLE_1_ORDER = ["finetuned_gpt35", "gpt4", "finetuned_mistral"]
 
 def table_1_order(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  # noqa: ANN401
     """Whether Table 1 prints the three models in the order of section 2.3, in precision and F1."""
-    parts = []
+    sentences = []
     are_ordered = []
     for column in ("precision", "f1"):
         numbers = [printed.number(f"qa_rag.table1.{model}.{column}") for model in TABLE_1_ORDER]
         values = [number.value for number in numbers]
         are_ordered.append(values == sorted(values, reverse=True))
-        parts.append(f"{column}: {', '.join(f'{n.row} {n.printed}' for n in numbers)}")
-    return Decision(decisions.exactly(all(are_ordered)), f"By {'; '.join(parts)}.")
+        label = evidence.sentence_case(_column_label(column))
+        listed = figures.listed([f"{number.printed} for {number.row}" for number in numbers])
+        sentences.append(f"{label} in Table 1 is {listed}.")
+    return Decision(decisions.exactly(all(are_ordered)), " ".join(sentences))
 
 
 def precision_gap_larger(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  # noqa: ANN401
@@ -146,8 +173,9 @@ def precision_gap_larger(_: Outcomes, *, printed: Published, **__: Any) -> Decis
         answer = printed.number(f"qa_rag.table5.hypothetical.{column}").value
         gaps[column] = answer - question
     why = (
-        f"Only hypothetical answer minus Only question, 12 documents each: precision "
-        f"{figures.signed(gaps['precision'], 3)}, recall {figures.signed(gaps['recall'], 3)}."
+        "With 12 documents each, Only hypothetical answer differs from Only question by "
+        f"{figures.signed(gaps['precision'], 3)} in precision and by "
+        f"{figures.signed(gaps['recall'], 3)} in recall."
     )
     holds = gaps["precision"] > 0 and abs(gaps["precision"]) > abs(gaps["recall"])
     return Decision(decisions.exactly(holds), why)
@@ -159,19 +187,19 @@ def answer_is_vital(_: Outcomes, *, printed: Published, **__: Any) -> Decision: 
     If it does so in precision or in recall alone, the printed numbers leave the claim open.
     """
     loses_more = []
-    parts = []
+    sentences = []
     for column in ("precision", "recall"):
         full, without_answer, without_question = (
             printed.number(f"qa_rag.table5.{arm}.{column}").value
             for arm in ("qa_rag", "question", "hypothetical")
         )
         loses_more.append(full - without_answer > full - without_question)
-        parts.append(
-            f"{column} changes by {figures.signed(without_answer - full, 3)} without the "
-            f"hypothetical answer, by {figures.signed(without_question - full, 3)} without the "
-            "question"
+        sentences.append(
+            f"As printed, {column} changes by {figures.signed(without_answer - full, 3)} without "
+            f"the hypothetical answer and by {figures.signed(without_question - full, 3)} without "
+            "the question."
         )
-    why = f"As printed, {'; '.join(parts)}."
+    why = " ".join(sentences)
     if any(loses_more) and not all(loses_more):
         return Decision("inconclusive", f"{why} No difference is printed with an interval.")
     return Decision(decisions.exactly(all(loses_more)), why)
@@ -199,10 +227,10 @@ def reranker_beats_agent_as_printed(
             if reranker <= agent:
                 exceptions[column].add(arm)
         below = [outcomes.label(arm) for arm in PRINTED if arm in exceptions[column]]
-        where = f"all but {figures.listed(below)}" if below else "all"
-        parts.append(f"higher context {column} with {where}")
+        where = f"all methods but {figures.listed(below)}" if below else "all methods"
+        parts.append(f"the higher context {column} with {where}")
     holds = exceptions == {"precision": set(), "recall": AGENT_WINS_RECALL}
-    return Decision(decisions.exactly(holds), f"The reranker has {', and '.join(parts)}.")
+    return Decision(decisions.exactly(holds), f"The reranker has {figures.listed(parts)}.")
 
 
 NEAR_ONE: Final = 0.9
@@ -228,14 +256,14 @@ def judge_recalls(outcomes: Outcomes, *, unfit: Mapping[str, str], **_: Any) -> 
         why = "No judged contexts contain the whole answer."
         return Decision("not tested", why, reason="no answers")
     parts = []
-    texts = []
+    sentences = []
     for arm in arms:
         score = judged.score("recall", arm)
         label = f"recall of {judged.label(arm)} ({WHOLE_ANSWER})"
         criterion = partial(decisions.above, bound=NEAR_ONE)
         parts.append(Part(score, criterion, label, bound=NEAR_ONE))
-        texts.append(f"{label} {figures.score_text(score)}, n = {score.n}")
-    why = f"{'; '.join(texts)}."
+        sentences.append(evidence.score_sentence(label, score))
+    why = " ".join(sentences)
     n_clusters = judged.frame.cluster.nunique()
     if not decisions.enough_clusters(n_clusters):
         return decisions.too_few_clusters(n_clusters, why)
@@ -271,8 +299,8 @@ def context_carries_over(outcomes: Outcomes, *, seed: int, **_: Any) -> Decision
     p = shuffles.p_value(score.value)
     value, low, high = (figures.signed(part, 3) for part in (score.value, score.low, score.high))
     why = (
-        f"Within {len(precision)} questions, over {len(arms)} methods, the rank correlation of "
-        f"context precision and F1 is {value} [{low}, {high}], {figures.p_words(p)}."
+        f"Within questions, over {len(arms)} methods, the rank correlation of context precision "
+        f"and F1 is {value} [{low}, {high}] ({figures.p_words(p)}, n = {len(precision)})."
     )
     return Decision(decisions.better(score, p), why, p)
 
