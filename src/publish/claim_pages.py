@@ -91,8 +91,13 @@ def _by_print(question: Question, claims: pd.DataFrame, word: str) -> str:
     """How many verdicts rest on printed numbers; empty for none, and for what is no verdict."""
     if question is not PAPER or word not in TESTED:
         return ""
-    n_printed = int((question.chosen(claims, word)["basis"] == "printed").sum())
-    return f" ({n_printed} by printed numbers alone)" if n_printed else ""
+    is_printed = question.chosen(claims, word)["basis"] == "printed"
+    if not is_printed.any():
+        return ""
+    how_many = "" if len(is_printed) == 1 else "all "
+    if not is_printed.all():
+        how_many = f"{is_printed.sum()} "
+    return f" ({how_many}by printed numbers alone)"
 
 
 def counts_table(claims: pd.DataFrame, subjects: Mapping[str, str]) -> str:

@@ -366,15 +366,16 @@ def draw_losses(logs: Mapping[str, TrainingLog], *, is_narrow: bool = False) -> 
 
 def losses_words(logs: Mapping[str, TrainingLog]) -> str:
     """What the loss curves show, in words."""
-    parts = []
+    sentences = ["Loss over steps."]
     for name, log in logs.items():
         first, last = log.validation[0].value, log.validation[-1].value
         moved = "falls" if last < first else "does not fall"
-        seen = f"training loss from {log.train[0].value:.2f} to {log.train[-1].value:.2f}"
-        parts.append(
-            f"split {SPLITS[name]}: validation loss {moved}, from {first:.2f} to {last:.2f}, {seen}"
+        first_train, last_train = log.train[0].value, log.train[-1].value
+        sentences.append(
+            f"Split {SPLITS[name]}, the validation loss {moved}, from {first:.2f} to {last:.2f}, "
+            f"and the training loss goes from {first_train:.2f} to {last_train:.2f}."
         )
-    return f"Loss over steps. {'; '.join(parts)}."
+    return " ".join(sentences)
 
 
 def printed_rows(printed: Published) -> str:
