@@ -1130,8 +1130,8 @@ def test_the_claims_with_one_verdict_are_listed_with_their_ids_and_notebooks(
     ledger = scoreboard.ledger()
     assert scoreboard.main(["--verdict", "differs"]) == 0
     shown = capsys.readouterr().out
-    for claim in ledger.itertuples():
-        assert (claim.id in shown) == (claim.verdict == "differs"), claim.id
+    for name, verdict in zip(ledger.id, ledger.verdict, strict=True):
+        assert (name in shown) == (verdict == "differs"), name
     assert "01_side_effects_forward" in shown
 
 

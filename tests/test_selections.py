@@ -105,7 +105,7 @@ def test_a_link_of_a_claim_names_the_arms_and_no_number_of_questions() -> None:
 
 def test_wrong_answers_are_no_evidence_on_a_measure_that_marks_none() -> None:
     on_answers = Rule(above="graph", bound=0.5)
-    on_citations = Rule(all_of=[{"above": "graph", "bound": 0.5, "measure": "cites"}])
+    on_citations = Rule(all_of=(Rule(above="graph", bound=0.5, measure="cites"),))
     by_function = Rule(function="count", words="It counts.")
     marks = [
         claim_pages._is_marked_by("accuracy", rule)
