@@ -111,6 +111,17 @@ def test_a_reply_that_was_not_parsed_is_never_called_right() -> None:
     assert viewer._answer(answer_row(answer="NO", predicted="NO"), {}, set())["mark"] == ""
 
 
+def test_an_answer_is_marked_by_its_own_measure_before_a_judges_rating() -> None:
+    """Only a part of the answers is rated, so a mean of both would be of neither."""
+    row = answer_row(answer="Take it with food.")
+    row["measures"] = {"rating": (0.25, 1.0), "cosine": (0.61, 1.0)}
+    shown = viewer._answer(row, {}, {"cosine", "rating"})
+    assert shown["score"] == 0.61
+    assert shown["mark"].startswith("cosine")
+    assert len(shown["measures"]) == 1
+    assert shown["measures"][0].startswith("rating")
+
+
 def test_a_thought_stands_apart_from_what_was_said() -> None:
     reply = "<think>Perhaps yes.</think>\nNO"
     assert split_thought(reply).thought.strip() == "Perhaps yes."

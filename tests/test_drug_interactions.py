@@ -657,6 +657,12 @@ def test_every_contradiction_names_its_numbers_and_its_sums_are_right(run: Run) 
         "main_memory": f"{values['text.large_model_parameters'] * values['text.large_model_bits'] / 8:.0f} GB",
         "scale": f"4.5 is {(rating - 1) / 4} of the range from 1 to 5, and {rating / 5} of 5",
     }
+    share_of_compounds = values["table1.compounds"] / values["table1.nodes"]
+    sums["compounds"] = f"for {100 * share_of_compounds:.0f} % of the nodes"
+    assert (
+        values["table1.interacts_with"] + values["table1.causes_side_effect"]
+        == values["table1.edges"]
+    )
     statements = {c.id.rsplit(".", 1)[1]: c.says[-1].what for c in printed.contradictions}
     assert all(text in statements[name] for name, text in sums.items())
 
@@ -746,17 +752,28 @@ def test_gains_that_need_two_scales_are_left_open(run: Run) -> None:
     for finding in findings.values():
         assert "30 % holds relative to the rating from 1 to 5" in finding.why
         assert "15 % holds relative to the score from 0 to 1" in finding.why
-    assert "which does not decide: 14.8 % and 12.9 %" in findings["gain_over_text"].why
+    assert (
+        "the differences are 14.8 % and 12.9 %, which decides nothing"
+        in findings["gain_over_text"].why
+    )
 
 
 def test_the_order_of_table_two_and_the_count_of_right_queries_decide_as_printed(run: Run) -> None:
-    claims = ("first_in_table_two", "agentic_second_in_table_two", "first_query_right")
+    claims = (
+        "first_in_table_two",
+        "agentic_second_in_table_two",
+        "larger_first_in_table_two",
+        "first_query_right",
+    )
     rules.decide(run, ingestion.outcomes(run, [], 100), *claims, printed=run.printed)
-    assert [(c.verdict, c.kind) for c in run.claims] == [("agrees", "printed")] * 3
-    assert "DrugRAG 77.7%, then GraphRAG 67.7%" in run.claims[0].why
+    assert [(c.verdict, c.kind) for c in run.claims] == [("agrees", "printed")] * 4
+    assert "DrugRAG is first with 77.7%, and GraphRAG is second with 67.7%" in run.claims[0].why
     assert "1.5 points above RAG (Text)" in run.claims[1].why
-    assert "85 of 100" in run.claims[2].why
+    assert "Llama3.3-70B has 54.2% and Llama3.1-8B 41.1%" in run.claims[2].why
+    assert "a difference of +13.1 points" in run.claims[2].why
+    assert "85 of 100" in run.claims[3].why
     assert [(f.answer, f.reason) for f in run.here_findings] == [
+        ("not run", "printed only"),
         ("not run", "printed only"),
         ("not run", "printed only"),
         ("not run", "no answers"),

@@ -19,7 +19,7 @@ from hypothesis import given, strategies as st
 from test_graph import graph_server
 
 from evaluation import published, record, records, rules
-from evaluation.answers import Answer
+from evaluation.answers import Answer, Item
 from evaluation.decisions import Decision, Part, above, decide_by_intervals
 from evaluation.metrics import Score
 from evaluation.outcomes import Outcomes
@@ -1002,7 +1002,7 @@ def test_every_number_and_claim_is_decided_or_has_a_reason(
     assert n_branded > 0
     assert f"{n_branded} have a brand that no first statement can find" in first_try.note
     similarity = run._values["rerun", "drug_interactions.text.similarity"]
-    assert "of its 7 questions ask for side effects" in similarity.note
+    assert "Of MedQuAD's 7 questions, " in similarity.note
     own = {name: finding.answer for name, finding in answers_here(run).items()}
     for name in ("drugrag_beats_baselines_on_sets", "multi_hop"):
         assert own[name] == "with the claim", name
@@ -1114,7 +1114,7 @@ def test_questions_that_no_graph_of_drugs_can_answer_decide_no_claim(
     decision = rules.evaluate_here(rule, rows, paper="drug_interactions")
     assert decision.verdict == verdict
     assert {estimate.n for estimate in decision.estimates} == {20}
-    assert qa_report.scope_words(rows).startswith("20 of its 60 questions")
+    assert qa_report.scope_words(rows).startswith("Of MedQuAD's 60 questions, 20 ask")
 
 
 def test_a_loss_by_replies_of_not_known_alone_refutes_no_lead_in_cosine() -> None:
@@ -1157,7 +1157,7 @@ def test_the_lead_by_sets_is_given_without_questions_whose_answer_is_no_name() -
                 row = Answer(arm=arm, task="known", unit=unit, cluster=unit, measures=measures)
                 rows.append(replace(row, strata={"kind": kind}))
     text = decisions._leads_by_kind(Outcomes(rows, labels=qa.LABELS, draws=200))
-    assert re.findall(r"(\S+) \[[^]]*\][^;]*n = (\d+)", text) == [
+    assert re.findall(r"(\S+) \[[^]]*\] points [^(]*\(n = (\d+)\)\.", text) == [
         ("+8.3", "30"),
         ("\N{MINUS SIGN}37.5", "20"),
         ("+25.0", "10"),
@@ -1259,7 +1259,7 @@ def test_most_first_statements_are_right_only_with_and_without_brands(
     assert [estimate.n for estimate in decision.estimates] == [70, 90]
     assert "Of 90 questions, 10 are about an invented name" in decision.why
     assert "and 20 name a brand" in decision.why
-    assert "n = 60." in decision.why
+    assert "(n = 60)." in decision.why
 
 
 def test_the_kinds_of_questions_with_a_brand_or_an_invented_name_exist() -> None:
@@ -1302,6 +1302,45 @@ def test_a_lead_is_not_asked_of_a_graph_that_lacks_the_facts(
         assert f"above 0 on {found_in_read} of 30 questions" in decision.why
         assert len(decision.estimates) == (6 if found_in_read == 30 else 3)
         assert decision.needed is None
+
+
+def graph_rows(n_names: int, n_found: int) -> Outcomes:
+    """Answers to questions for names, of which chapter 05's graph holds some, and to others.
+
+    Ten questions are about an invented name, and ten ask for a yes or no whose answer is no.
+    """
+    kinds = ["one hop"] * n_names + ["unknown names"] * 10 + ["yes or no"] * 10
+    rows = []
+    for number, kind in enumerate(kinds):
+        is_found = kind != "one hop" or number < n_found
+        # DrugRAG on chapter 05's graph leads on too few questions to be significant
+        levels = {"drugrag": 1.0, "alone": 0.0, "text": 0.0, "agentic": 0.0}
+        levels |= {"ingested": float(is_found and number % 20 == 0)}
+        answer = {"unknown names": "not known", "yes or no": "no"}.get(kind, "warfarin")
+        items = [Item(answer, gold=True, predicted=is_found)]
+        for arm, value in (levels | {"query_ingested": float(is_found)}).items():
+            task = "plain" if arm.startswith("query") else "known"
+            unit = f"u{number}"
+            measures = {"f1": (value, 1.0)}
+            row = Answer(arm=arm, task=task, unit=unit, cluster=unit, measures=measures)
+            rows.append(replace(row, items=items, strata={"kind": kind}))
+    return Outcomes(rows, labels=qa.LABELS, draws=500)
+
+
+@pytest.mark.parametrize("n_found", [10, 60])
+def test_the_evidence_counts_what_a_graph_without_facts_answers(n_found: int) -> None:
+    """Where the graph holds few names, no number of rows is said to decide the claim."""
+    decision = decide_here("drugrag_beats_baselines_on_sets", graph_rows(80, n_found))
+    assert decision.verdict == "inconclusive"
+    assert f"above 0 on {n_found + 20} of 100 questions" in decision.why
+    assert f"no fact of the graph for 20 of these {n_found + 20}" in decision.why
+    assert "10 are about an invented name and 10 have the answer no" in decision.why
+    assert f"On the 80 questions whose answer is names, its F1 is {100 * n_found / 80:.1f} %" in (
+        decision.why
+    )
+    is_limited_by_graph = n_found < 40
+    assert (decision.needed is None) == is_limited_by_graph
+    assert ("What that graph lacks limits" in decision.why) == is_limited_by_graph
 
 
 def test_one_model_is_no_pair_whichever_system_the_claim_is_about() -> None:

@@ -3,8 +3,11 @@
 import re
 
 from evaluation import record
+from evaluation.published import published
 from evaluation.records import load
 from evaluation.verdicts import evidence_lines
+from publish import pages
+from publish.pieces import Measured
 from publish.run_pages import RunPages
 from resources.registry import registry
 
@@ -20,6 +23,15 @@ def test_a_model_has_the_licence_of_its_own_digest(tmp_path):
     (licence,) = re.findall(r'data-label="Licence">(.*?)</td>', graph)
     assert licence in ("", "\N{EN DASH}")
     assert entry.licence in model
+
+
+def test_a_speed_is_marked_as_not_compared():
+    number = published("drug_interactions").number("drug_interactions.text.cypher_seconds")
+    fields = {"verdict": "not compared", "n": 100, "unparsed": None, "model": ""}
+    row = {"rerun": 15.0} | {f"rerun_{name}": value for name, value in fields.items()}
+    shown, n = pages._details(Measured(number, row, "rerun"))
+    assert "not compared" in shown
+    assert n == "n = 100"
 
 
 def test_each_comparison_of_the_evidence_stands_on_a_line():

@@ -280,9 +280,7 @@ def _share_of(words: list[str], good: str) -> Markup:
 
 def _details(cell: Measured) -> list[str]:
     """Return what stands below a value: verdict, questions, model and so on."""
-    details: list[str] = []
-    if cell.verdict != "not compared":
-        details.append(verdict_mark(cell.verdict))
+    details: list[str] = [verdict_mark(cell.verdict)]
     if not pd.isna(cell["n"]):
         details.append(f"n = {figures.number(cell['n'], 'count')}")
     if not pd.isna(cell["unparsed"]) and cell["unparsed"]:

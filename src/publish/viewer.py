@@ -41,7 +41,8 @@ QUALITY: Final = (
     "labels_f1",
     "facts_f1",
 )
-RANKING: Final = ("mrr", "MRR", "ndcg", "nDCG@10", "correctness", "rating", "cosine")
+# an answer's own measure goes before a judge's mark, which only some of the answers have
+RANKING: Final = ("mrr", "MRR", "ndcg", "nDCG@10", "cosine", "correctness", "rating")
 # how an answer came about, and parts of its mark
 INTERNAL: Final = {
     "sensitivity",

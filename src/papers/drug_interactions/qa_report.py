@@ -61,7 +61,7 @@ def report_numbers(
         _report_gains(run, both, large)
         _report_p(run, both, large)
     else:
-        unused = f"The rating is not used: {worth(both.where(model=large), truth)}."
+        unused = f"The rating is not used, because {worth(both.where(model=large), truth)}."
         in_text = [TEXT + name for name in (*GAINS, "p")]
         for number in (*rated, *in_text):
             run.not_run(number, unused)
@@ -100,7 +100,7 @@ def _report_ratings(run: Run, both: Outcomes, rated: Mapping[str, _Rated]) -> No
     for number, (model, arm) in rated.items():
         medquad = both.where(model=model, task="medquad")
         scope = scope_words(rated_rows(medquad))
-        note = f"Normalised rating of MedQuAD's drug questions; {scope}."
+        note = f"The normalised rating of MedQuAD's drug questions. {scope}."
         run.rerun(number, medquad.score("rating", arm), model=model, note=note)
 
 
@@ -136,18 +136,18 @@ def _report_cosines(run: Run, both: Outcomes, large: str) -> None:
             score, value=max(score.value, 0.0), low=max(score.low, 0.0), high=max(score.high, 0.0)
         )
         note = (
-            f"Cosine to MedQuAD's answer, by the encoder of this run; {scope_words(medquad)}. A "
-            "mean below zero counts as 0."
+            f"The cosine to MedQuAD's answer, by the encoder of this run. {scope_words(medquad)}. "
+            "A mean below zero counts as 0."
         )
         run.rerun(TEXT + name, score, model=large, note=note)
 
 
 def scope_words(medquad: Outcomes) -> str:
-    """Return how many of MedQuAD's questions a graph of drugs can answer, in a clause."""
+    """Say how many of MedQuAD's questions a graph of drugs can answer, without the full stop."""
     n_questions = medquad.frame.unit.nunique()
     n_in_scope = within_scope(medquad).frame.unit.nunique()
     return (
-        f"{n_in_scope} of its {n_questions} questions ask for side effects, precautions or "
+        f"Of MedQuAD's {n_questions} questions, {n_in_scope} ask for side effects, precautions or "
         "interactions"
     )
 
@@ -160,11 +160,12 @@ def _report_cypher(run: Run, both: Outcomes, writer: str) -> None:
         share = written.score(step)
         of_hundred = Score(100 * share.value, share.n, 100 * share.low, 100 * share.high)
         note = (
-            f"of {share.n} questions; {n_branded} have a brand that no first statement can find, "
-            f"{n_invented} an invented name, for which every valid statement is right"
+            f"The share is of {share.n} questions. Of these, {n_branded} have a brand that no "
+            f"first statement can find, and {n_invented} have an invented name, for which every "
+            "valid statement is right."
         )
         run.rerun(f"{TEXT}cypher.{step}", of_hundred, model=writer, note=note)
-    note = "median, repairs and waiting for other requests included."
+    note = "The median, with repairs and the time spent waiting for other requests."
     run.rerun(f"{TEXT}cypher_seconds", written.score("median(seconds)"), model=writer, note=note)
 
 
@@ -172,7 +173,8 @@ def _report_seconds(run: Run, both: Outcomes, large: str) -> None:
     known = both.where(model=large, task="known")
     for end, percentile in (("low", 5), ("high", 95)):
         note = (
-            f"{percentile}th percentile of DrugRAG's answers, waiting for other requests included."
+            f"The {percentile}th percentile of DrugRAG's answers, with the time spent waiting for "
+            "other requests."
         )
         score = known.score(f"p{percentile}(seconds)", "drugrag")
         run.rerun(f"{TEXT}answer_seconds.{end}", score, model=large, note=note)

@@ -10,10 +10,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
-from evaluation import decisions, figures
+from evaluation import decisions, evidence, figures
+from evaluation.answers import Item
 from evaluation.decisions import Decision, Part
 from evaluation.metrics import Score, bootstrap, wilson
 from evaluation.outcomes import Outcomes
@@ -29,6 +31,7 @@ from papers.drug_interactions.qa import (
     is_useful,
     within_scope,
 )
+from papers.drug_interactions.questions import NO, NOT_KNOWN
 
 FAR = 0.1
 """The gain in F1 that "far better" asks for, as "much better" does where a rule states it.
@@ -43,6 +46,8 @@ BRANDS = "brand names"
 """The kind of the questions that name a brand."""
 INVENTED = "unknown names"
 """The kind of the questions about an invented name, whose right answer is "Not known"."""
+PROMPTS = {"example": "one example", "no_example": "no example"}
+"""What the two prompts for Cypher have, within a sentence."""
 YES_OR_NO = "yes or no"
 """The kind of the questions that ask for a yes or no."""
 SWAPPED = 2 / 3
@@ -91,7 +96,7 @@ def worth(outcomes: Outcomes, truth: Score | None) -> str:
 def _at_chance(outcomes: Outcomes, truth: Score | None) -> Decision:
     return Decision(
         "not tested",
-        f"Its ratings are not used: {worth(outcomes, truth)}.",
+        f"Its ratings are not used, because {worth(outcomes, truth)}.",
         reason="judge at chance",
     )
 
@@ -113,21 +118,34 @@ def beats_baselines_on_sets(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: 
 def _leads_by_kind(outcomes: Outcomes) -> str:
     """Say how the lead over no retrieval depends on questions whose answer is no name."""
     known = outcomes.where(task="known", arm=["alone", "ingested"])
-    kinds = known.frame.strata.map(lambda strata: strata.get("kind"))
+    kinds = _kinds(known)
     if not {INVENTED, YES_OR_NO} <= set(kinds) or "ingested" not in known.arms:
         return ""
     selections = {
-        "of all questions": known,
-        'without those about an invented name, where "Not known" is right': known.select(
-            kinds != INVENTED
+        "on all questions": known,
+        'without those about an invented name, to which "Not known" is the right answer': (
+            known.select(kinds != INVENTED)
         ),
-        "of those whose answer is names": known.select(~kinds.isin([INVENTED, YES_OR_NO])),
+        "on those whose answer is names": known.select(_asks_for_names(known)),
     }
+    subject = f"The F1 of {known.label('ingested')} minus that of no retrieval"
     leads = []
     for words, rows in selections.items():
         (comparison,) = rows.compare([("ingested", "alone")], "f1")
-        leads.append(f"{figures.points(comparison.test)} {words}, n = {comparison.test.n}")
-    return f" F1 of {known.label('ingested')}, minus no retrieval, in points: {'; '.join(leads)}."
+        test = comparison.test
+        leads.append(f" {subject} is {figures.points(test)} points {words} (n = {test.n}).")
+        subject = "It"
+    return "".join(leads)
+
+
+def _kinds(rows: Outcomes) -> pd.Series:
+    """Return the kind of the question of each row."""
+    return rows.frame.strata.map(lambda strata: strata.get("kind"))
+
+
+def _asks_for_names(rows: Outcomes) -> pd.Series:
+    """Return whether the right answer to the question of each row is names."""
+    return ~_kinds(rows).isin([INVENTED, YES_OR_NO])
 
 
 NO_RETRIEVAL: dict[str, Arm] = {
@@ -173,15 +191,15 @@ def _abstention_text(medquad: Outcomes) -> str:
     rows = medquad.select(medquad.frame.unit.isin(silent))
     drugrag, alone = (rows.score("cosine", arm).value for arm in ("drugrag", "alone"))
     text = (
-        f' DrugRAG replied "Not known" to {len(silent)} of {len(replies)} questions; there its '
-        f"cosine is {figures.number(drugrag)} on average, that of no retrieval "
+        f' DrugRAG replied "Not known" to {len(silent)} of {len(replies)} questions. On these its '
+        f"cosine is {figures.number(drugrag)} on average, and that of no retrieval is "
         f"{figures.number(alone)}."
     )
     for comparison in comparable(medquad, [("drugrag", "alone")], "cosine_answered"):
         test = comparison.test
         text += (
-            f" Where both answered, DrugRAG minus no retrieval is {figures.points(test)} points, "
-            f"n = {test.n}."
+            " On the questions that both answered, the cosine of DrugRAG minus that of no "
+            f"retrieval is {figures.points(test)} points (n = {test.n})."
         )
     return f"{text} {cut_text(medquad)}"
 
@@ -203,21 +221,65 @@ def _leads_by_both_graphs(outcomes: Outcomes, **strata: str) -> Decision:
     found = outcomes.where(task="plain", arm="query_ingested", **strata)
     if found.frame.empty:
         return evaluate(both, outcomes, "rerun", paper="")
-    has_answer = found.values("f1", "query_ingested") > 0
-    n_clusters = found.frame.cluster[has_answer].nunique()
-    ceiling = found.score("f1", "query_ingested")
-    limit = (
-        f"The right query itself has an F1 of {figures.score_text(ceiling)} on chapter 05's graph, "
-        f"above 0 on {has_answer.sum()} of {ceiling.n} questions."
-    )
+    n_clusters = found.select(_is_found(found)).frame.cluster.nunique()
+    limit = _limit_text(found)
     if decisions.enough_clusters(n_clusters, len(BASELINES)):
         decision = evaluate(both, outcomes, "rerun", paper="")
+        if decision.needed and _lacks_most_names(found):
+            limit += (
+                " What that graph lacks limits this half of the rule more than the number of "
+                "questions does, so no number of rows is given that would decide the claim."
+            )
+            decision = replace(decision, needed=None)
         return replace(decision, why=f"{decision.why} {limit}")
     decision = evaluate(by_gold, outcomes, "rerun", paper="")
     why = f"{decision.why} {limit} With so few, a lead by that graph is not asked for."
     if decision.verdict != "agrees":
         return replace(decision, why=why)
     return replace(decision, verdict="inconclusive", why=why)
+
+
+def _is_found(found: Outcomes) -> pd.Series:
+    """Return whether the right query is at least partly right in each of its rows."""
+    return found.frame.measures.map(lambda measures: measures["f1"][0] > 0)
+
+
+def _lacks_most_names(found: Outcomes) -> bool:
+    """Whether the right query finds no right name for most questions whose answer is names."""
+    with_names = found.select(_asks_for_names(found))
+    return bool(_is_found(with_names).mean() < HALF)
+
+
+def _right_answer(items: Sequence[Item]) -> frozenset[str]:
+    """Return the right answer of a row, whose items are names."""
+    return frozenset(item.id for item in items if item.gold)
+
+
+def _limit_text(found: Outcomes) -> str:
+    """Say what the right query finds in chapter 05's graph, and where it needs no fact.
+
+    A question about an invented name, and one whose answer is no, is answered rightly by a graph
+    without any fact.
+    """
+    ceiling = found.score("f1", "query_ingested")
+    is_found = _is_found(found)
+    text = (
+        f"The right query itself has an F1 of {figures.score_text(ceiling)} on chapter 05's graph, "
+        f"above 0 on {is_found.sum()} of {ceiling.n} questions."
+    )
+    with_names = found.select(_asks_for_names(found))
+    if with_names.frame.empty or len(with_names.frame) == len(found.frame):
+        return text
+    right_answers = found.frame["items"].map(_right_answer)[is_found]
+    n_invented = sum(answer == NOT_KNOWN for answer in right_answers)
+    n_no = sum(answer == NO for answer in right_answers)
+    of_names = with_names.score("f1", "query_ingested")
+    return (
+        f"{text} It needs no fact of the graph for {n_invented + n_no} of these {is_found.sum()}, "
+        f"because {n_invented} are about an invented name and {n_no} have the answer no. On the "
+        f"{of_names.n} questions whose answer is names, its F1 is {figures.score_text(of_names)}, "
+        f"above 0 on {_is_found(with_names).sum()}."
+    )
 
 
 def example_helps(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
@@ -233,7 +295,7 @@ def example_helps(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
 def _invented_text(outcomes: Outcomes, *arms: str) -> str:
     """Say which questions make a first statement right, or wrong, whatever the model writes."""
     rows = outcomes.where(task="cypher", arm=list(arms))
-    kinds = rows.frame.strata.map(lambda strata: strata.get("kind"))
+    kinds = _kinds(rows)
     others = rows.select(~kinds.isin([INVENTED, BRANDS]))
     if INVENTED not in set(kinds) or others.frame.empty:
         return ""
@@ -241,12 +303,12 @@ def _invented_text(outcomes: Outcomes, *arms: str) -> str:
     shares = []
     for arm in arms:
         share = figures.score_text(others.score("first_statement", arm))
-        shares.append(f"{rows.label(arm)} {share}")
+        shares.append(f"{share} by the prompt with {PROMPTS[arm]}")
     return (
         f" Of {rows.frame.unit.nunique()} questions, {counts[INVENTED]} are about an invented "
         f"name, for which every valid statement is right, and {counts.get(BRANDS, 0)} name a "
-        "brand, for which no first statement can be. Right first statements without both: "
-        f"{'; '.join(shares)}, n = {others.frame.unit.nunique()}."
+        "brand, for which no first statement can be. Without both, the first statement is right "
+        f"for {figures.listed(shares)} (n = {others.frame.unit.nunique()})."
     )
 
 
@@ -256,7 +318,7 @@ class ShareText:
 
     Attributes:
         label: Of the share, in an estimate.
-        sentence: What holds of `n` statements, with the `share`.
+        sentence: What holds of the `share` of `n` statements, as a clause.
     """
 
     label: str
@@ -265,15 +327,15 @@ class ShareText:
 
 RESCUED = ShareText(
     "First statements that found nothing, share resolved by a later step",
-    "of {n} first statements that found nothing, a later step resolved {share}",
+    "a later step resolved {share} of the first statements that found nothing (n = {n})",
 )
 FIRST_RIGHT = ShareText(
     "Questions, share whose first statement is right",
-    "of {n} questions, the first statement is right for {share}",
+    "the first statement is right for {share} of the questions (n = {n})",
 )
 FOUND_NOTHING = ShareText(
     "Wrong first statements, share that found nothing",
-    "of {n} wrong first statements, {share} found nothing",
+    "{share} of the wrong first statements found nothing (n = {n})",
 )
 
 
@@ -307,7 +369,10 @@ def first_query_right_as_printed(_: Outcomes, *, printed: Published, **__: Any) 
     n = int(printed.number("drug_interactions.text.questions").value)
     share = Score(number.value / n, n, *wilson(number.value, n))
     of_all = f"{number.printed} of {n} queries"
-    why = f"Printed: right on the first try in {of_all}, {figures.score_text(share)}."
+    why = (
+        f"The paper prints that {of_all} were right on the first try, which is "
+        f"{figures.score_text(share)} (n = {n})."
+    )
     return Decision(decisions.above(share, HALF), why)
 
 
@@ -335,14 +400,23 @@ def precise_retrieval(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     return _by_both_readings(Rule(all_of=tuple(parts)), outcomes.where(task="known"))
 
 
+WITHOUT_BRANDS = "brand names left out"
+ALL_QUESTIONS = "all questions"
+READING_SENTENCES = {
+    WITHOUT_BRANDS: "The first reading leaves out the questions that name a brand.",
+    ALL_QUESTIONS: "The second reading has all questions.",
+}
+"""What introduces the evidence of each reading."""
+
+
 def _readings(rows: Outcomes) -> dict[str, Outcomes]:
     """Return the rows without and with the questions that name a brand.
 
     The project chose brands that the graph lacks. The paper names brands among its failures, and
     does not say how many of its questions had one.
     """
-    is_branded = rows.frame.strata.map(lambda strata: strata.get("kind") == BRANDS).astype(bool)
-    return {"brand names left out": rows.select(~is_branded), "all questions": rows}
+    is_branded = _kinds(rows).eq(BRANDS)
+    return {WITHOUT_BRANDS: rows.select(~is_branded), ALL_QUESTIONS: rows}
 
 
 def _by_both_readings(rule: Rule, rows: Outcomes) -> Decision:
@@ -356,7 +430,7 @@ def _by_both_readings(rule: Rule, rows: Outcomes) -> Decision:
         for estimate in decision.estimates:
             label = f"{estimate.label}, {words}"
             estimates.append(estimate.model_copy(update={"label": label}))
-        why = f"{words.capitalize()}: {decision.why}"
+        why = f"{READING_SENTENCES[words]} {decision.why}"
         readings[words] = replace(decision, why=why, estimates=tuple(estimates))
     return _join_readings(readings)
 
@@ -375,7 +449,7 @@ def _share_by_both_readings(measure: str, outcomes: Outcomes, text: ShareText) -
         label = f"{text.label}, {words}"
         readings[words] = replace(
             decision,
-            why=f"Prompt with one example, {words}: {sentence}.",
+            why=f"With {words} and one example in the prompt, {sentence}.",
             estimates=(estimate.model_copy(update={"label": label}),),
         )
     return _join_readings(readings)
@@ -397,9 +471,9 @@ def _join_readings(readings: Mapping[str, Decision]) -> Decision:
         return joined
     texts = []
     for words, decision in readings.items():
-        texts.append(f"with {words}, the claim is {_OF_CLAIM[decision.verdict]}")
+        texts.append(f"With {words}, the claim is {_OF_CLAIM[decision.verdict]}.")
     end = "One reading alone does not decide." if "agrees" in verdicts else "Neither supports it."
-    why = f"{joined.why} The two readings differ: {'; '.join(texts)}. {end}"
+    why = f"{joined.why} The two readings differ. {' '.join(texts)} {end}"
     return replace(joined, verdict="inconclusive", why=why, needed=None)
 
 
@@ -414,9 +488,9 @@ def agentic_adds_little(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN4
     # the second test is no part of the rule: the first p needs no adjustment
     p = by_agentic.p
     why = (
-        f"F1 of the answer set: agentic RAG minus text RAG {figures.points(by_agentic)} points, "
-        f"{figures.p_words(p)}; DrugRAG minus agentic RAG {figures.points(by_graph)} points, "
-        f"n = {by_agentic.n}."
+        f"The F1 of agentic RAG minus that of text RAG is {figures.points(by_agentic)} points "
+        f"({figures.p_words(p)}, n = {by_agentic.n}). The F1 of DrugRAG minus that of agentic RAG "
+        f"is {figures.points(by_graph)} points (n = {by_graph.n})."
     )
     gains = [
         Part(
@@ -436,7 +510,7 @@ def agentic_adds_little(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN4
 
 
 TABLE_TWO_SIZES = ("70b", "8b")
-"""The models of Table II, as ids spell their size."""
+"""The models of Table II, as ids spell their size, the larger first."""
 
 
 def first_in_table_two(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  # noqa: ANN401
@@ -448,9 +522,10 @@ def first_in_table_two(_: Outcomes, *, printed: Published, **__: Any) -> Decisio
         best, second = sorted(numbers, key=lambda number: -number.value)[:2]
         are_first.append(best.row == "DrugRAG" and best.value > second.value)
         texts.append(
-            f"{best.column}: {best.row} {best.printed}, then {second.row} {second.printed}"
+            f"With {best.model}, {best.row} is first with {best.printed}, and {second.row} is "
+            f"second with {second.printed}."
         )
-    return Decision(decisions.exactly(all(are_first)), f"{'; '.join(texts)}.")
+    return Decision(decisions.exactly(all(are_first)), " ".join(texts))
 
 
 def agentic_second_in_table_two(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  # noqa: ANN401
@@ -464,10 +539,26 @@ def agentic_second_in_table_two(_: Outcomes, *, printed: Published, **__: Any) -
         gain, further = agentic.value - text.value, best.value - agentic.value
         are_slight.append(0 < gain < further)
         texts.append(
-            f"{agentic.column}: {agentic.row} {agentic.printed}, {100 * gain:.1f} points above "
-            f"{text.row} and {100 * further:.1f} below {best.row}"
+            f"With {agentic.model}, {agentic.row} has {agentic.printed}, which is "
+            f"{100 * gain:.1f} points above {text.row} and {100 * further:.1f} points below "
+            f"{best.row}."
         )
-    return Decision(decisions.exactly(all(are_slight)), f"{'; '.join(texts)}.")
+    return Decision(decisions.exactly(all(are_slight)), " ".join(texts))
+
+
+def larger_first_in_table_two(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  # noqa: ANN401
+    """Decide whether the larger model has the higher value in each row of Table II as printed."""
+    are_higher = []
+    texts = []
+    for arm in TABLE_TWO_ARMS:
+        large, small = (_table_two(printed, arm, size) for size in TABLE_TWO_SIZES)
+        gain = large.value - small.value
+        are_higher.append(gain > 0)
+        texts.append(
+            f"In the row {large.row}, {large.model} has {large.printed} and {small.model} "
+            f"{small.printed}, a difference of {figures.signed(100 * gain, 1)} points."
+        )
+    return Decision(decisions.exactly(all(are_higher)), " ".join(texts))
 
 
 TABLE_TWO_ARMS = ("no_retrieval", "rag_text", "graphrag", "drugrag")
@@ -478,10 +569,7 @@ def _table_two(printed: Published, arm: str, size: str) -> Number:
     return printed.number(f"drug_interactions.table2.{arm}.llama_{size}")
 
 
-STORES = {
-    "neo4j": "Neo4j, no language model",
-    "graph": "an embedded graph in the place of Neo4j, no language model",
-}
+STORES = {"neo4j": "Neo4j", "graph": "an embedded graph in the place of Neo4j"}
 """The arms that answer a query, in the order in which they decide its speed, as a page says it."""
 MILLISECONDS = 0.01
 """What "on the order of milliseconds" ends at, in seconds."""
@@ -495,14 +583,14 @@ def graph_answers_in_milliseconds(outcomes: Outcomes, **_: Any) -> Decision:  # 
     if decision.verdict not in TESTED:
         return decision
     store = next(arm for arm in STORES if arm in queries.arms)
-    why = f"By {STORES[store]}. {decision.why}"
+    why = f"The queries ran on {STORES[store]}. {decision.why}"
     found = queries.rows_with("answered", store)
     n_empty = sum(measures["answered"][0] == 0 for measures in found.measures)
     if len(found):
         share = figures.number(n_empty / len(found))
         why += f" {n_empty} of the {len(found)} timed queries ({share}) return nothing."
     # no model took part, although one answers elsewhere in the chapter
-    return replace(decision, why=why, models=(STORES[store],))
+    return replace(decision, why=why, models=(f"{STORES[store]}, no language model",))
 
 
 def latency_like_agentic(_: Outcomes, **__: Any) -> Decision:  # noqa: ANN401
@@ -520,8 +608,8 @@ def one_query_for_two_hops(_: Outcomes, **__: Any) -> Decision:  # noqa: ANN401
     return _by_construction(
         "The language of the queries has chains, so one query retrieves a chain from any graph "
         "that holds it. The query is written by hand, and plain Python on the same facts is the "
-        "answer key: only store or query could be at fault. What the statements of a model "
-        "retrieve, the claims about questions that chain facts test."
+        "answer key, so only store or query could be at fault. The claims about questions that "
+        "chain facts test what the statements of a model retrieve."
     )
 
 
@@ -529,15 +617,15 @@ def smaller_prompt(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     """Say why a test of the lengths of prompts could not fail (Discussion, speed)."""
     why = (
         "At most ten results stand against five chunks of about 1,000 tokens (Setup; Methods, "
-        "stage 3): the settings decide it, whatever the questions. This project's passages are "
-        "shorter than the paper's chunks."
+        "stage 3), so the settings decide the claim whatever the questions. This project's "
+        "passages are shorter than the paper's chunks."
     )
     rows = outcomes.where(task=["known", "medquad"])
     if {"drugrag", "text"} <= rows.arms_with("prompt_tokens"):
         facts, passages = (rows.score("prompt_tokens", arm) for arm in ("drugrag", "text"))
         why += (
             f" The prompts of this run have {facts.value:.0f} tokens with facts and "
-            f"{passages.value:.0f} with passages on average, n = {facts.n:,}."
+            f"{passages.value:.0f} with passages on average (n = {facts.n:,})."
         )
     return _by_construction(why)
 
@@ -576,10 +664,7 @@ def larger_answers_better(
     by_model = Outcomes(frame.assign(arm=frame.model), draws=outcomes.draws)
     (comparison,) = by_model.compare([(large, small)], "f1")
     test = comparison.test
-    why = (
-        f"F1 of DrugRAG's answer sets, {large} minus {small}: {figures.points(test)} points, "
-        f"n = {test.n}, {figures.p_words(test.p)}."
-    )
+    why = evidence.comparison_sentence(comparison, (large, small), "F1 of DrugRAG's answer sets")
     gain = Part(
         test,
         partial(decisions.better, p=test.p, margin=FAR),
@@ -621,15 +706,14 @@ def varies_least(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decisi
         baseline = rows.values("rating", arm)
         difference = _spread_difference(ratings, baseline, _clusters(rows), outcomes.draws)
         points = figures.points_text(difference.value, difference.low, difference.high)
-        texts.append(f"{rows.label(arm)} {points}")
+        texts.append(
+            f"The standard deviation of DrugRAG's rating minus that of {rows.label(arm)} is "
+            f"{points} points (n = {len(ratings)})."
+        )
         label = f"standard deviation of the rating, DrugRAG minus {rows.label(arm)}"
         part = Part(difference, partial(decisions.below, bound=0), label=label, bound=0)
         parts.append(part)
-    why = (
-        f"Standard deviation of the rating in points, DrugRAG minus: {'; '.join(texts)}, "
-        f"n = {len(ratings)}."
-    )
-    return decisions.decide_by_intervals(parts, (0.0,), why=why)
+    return decisions.decide_by_intervals(parts, (0.0,), why=" ".join(texts))
 
 
 def judge_ranks(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decision:  # noqa: ANN401
@@ -644,8 +728,9 @@ def judge_ranks(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decisio
     f1 = np.array([known.values("f1", arm) for arm in PAPERS])
     tau = _rank_agreement(ratings, f1, _clusters(known), outcomes.draws)
     why = (
-        f"By the judge: {_order_text(known, ratings)}. By F1: {_order_text(known, f1)}. "
-        f"Kendall's tau-b: {figures.score_text(tau, 'ratio')}."
+        f"The judge's order is {_order_text(known, ratings)}. The order by F1 is "
+        f"{_order_text(known, f1)}. Kendall's tau-b of the two orders is "
+        f"{figures.score_text(tau, 'ratio')} (n = {tau.n})."
     )
     agreement = Part(
         tau,
@@ -764,26 +849,28 @@ class StatedGain:
 
     def text(self) -> str:
         """Return the gains as read, and as stated."""
-        texts = []
+        sentences = []
         for baseline in self.baselines:
             points, relative, rated = readings(self.best, baseline.value)
-            texts.append(
-                f"{100 * points:.1f} points or {100 * relative:.1f} % more than {baseline.row} "
-                f"({baseline.printed}), {100 * rated:.1f} % by the rating of 1 to 5"
+            sentences.append(
+                f"It is {100 * points:.1f} points or {100 * relative:.1f} % more than "
+                f"{baseline.row} ({baseline.printed}), and {100 * rated:.1f} % more by the rating "
+                "of 1 to 5."
             )
-        texts.append(f"the paper says about {100 * self.stated:.0f} %")
-        return "; ".join(texts)
+        sentences.append(f"The paper says about {100 * self.stated:.0f} %.")
+        return " ".join(sentences)
 
     def shares_of_best(self) -> list[float]:
         """Return the differences divided by DrugRAG's own score, which decide nothing."""
         return [1 - baseline.value / self.best for baseline in self.baselines]
 
     def scales_text(self) -> str:
-        """Return on which scales the stated gain holds, as a clause."""
+        """Return on which scales the stated gain holds, as a sentence."""
+        subject = f"The stated {100 * self.stated:.0f} % holds"
         scales = self.scales()
         if not scales:
-            return f"{100 * self.stated:.0f} % holds on none of the three scales"
-        return f"{100 * self.stated:.0f} % holds {figures.listed(scales)}"
+            return f"{subject} on none of the three scales."
+        return f"{subject} {figures.listed(scales)}."
 
 
 def stated_gains(printed: Published, size: str = "70b") -> dict[str, StatedGain]:
@@ -809,10 +896,15 @@ def _decide_gain(printed: Published, name: str) -> Decision:
     """
     best = printed.number("drug_interactions.table2.drugrag.llama_70b")
     gains = stated_gains(printed)
-    clauses = [gain.scales_text() for gain in gains.values()]
-    why = f"DrugRAG's score is {best.printed}: {gains[name].text()}. {'; '.join(clauses)}."
+    sentences = [f"DrugRAG's score is {best.printed}.", gains[name].text()]
+    sentences += [gain.scales_text() for gain in gains.values()]
     shares = [f"{100 * share:.1f} %" for share in gains[name].shares_of_best()]
-    why += f" Divided by DrugRAG's own score, which does not decide: {figures.listed(shares)}."
+    difference = "difference is" if len(shares) == 1 else "differences are"
+    sentences.append(
+        f"Divided by DrugRAG's own score, the {difference} {figures.listed(shares)}, which decides "
+        "nothing."
+    )
+    why = " ".join(sentences)
     own_scales = gains[name].scales()
     scales = [set(gain.scales()) for gain in gains.values()]
     common_scales = set.intersection(*scales)
