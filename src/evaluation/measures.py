@@ -23,6 +23,7 @@ LABELS = {
     "ndcg": "nDCG",
     "right": "accuracy",
     "rescued": "share resolved of the first statements that found nothing",
+    "first statement": "share of right first statements",
     "found nothing": "share of the wrong first statements that found nothing",
     "candidates outside": "candidates outside the patient or period",
     "spelt": "share spelt correctly",

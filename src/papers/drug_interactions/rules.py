@@ -123,10 +123,10 @@ def _leads_by_kind(outcomes: Outcomes) -> str:
         return ""
     selections = {
         "on all questions": known,
-        'without those about an invented name, to which "Not known" is the right answer': (
+        'without the questions about an invented name, to which "Not known" is the right answer': (
             known.select(kinds != INVENTED)
         ),
-        "on those whose answer is names": known.select(_asks_for_names(known)),
+        "on the questions whose answer is names": known.select(_asks_for_names(known)),
     }
     subject = f"The F1 of {known.label('ingested')} minus that of no retrieval"
     leads = []
