@@ -8,6 +8,7 @@ from evaluation.records import load
 from evaluation.verdicts import evidence_lines
 from publish import pages
 from publish.pieces import Measured
+from publish.pages import PUBLISHED_EVIDENCE, Pages
 from publish.run_pages import RunPages
 from resources.registry import registry
 
@@ -45,3 +46,9 @@ def test_each_comparison_of_the_evidence_stands_on_a_line():
         "Of pairs 3 % (p &lt; 0.001, n = 5 rows with one).",
         "The rest.",
     ]
+
+
+def test_a_column_of_claims_without_any_published_evidence_is_left_out():
+    pages = Pages([])
+    assert PUBLISHED_EVIDENCE in pages.ledger("side_effects").replace("&#39;", "'")
+    assert PUBLISHED_EVIDENCE not in pages.ledger("clinical_notes").replace("&#39;", "'")

@@ -31,6 +31,8 @@ FUNCTIONS: Final = (
 )
 """What a template may call, beside `verdict`."""
 _NONE: Final = "\N{EN DASH}"
+PUBLISHED_EVIDENCE: Final = "Paper's system: published evidence"
+"""The column of verdicts by printed numbers and released files; left out where there are none."""
 
 
 class Pages(PaperPages):
@@ -234,6 +236,9 @@ class Pages(PaperPages):
         claims = self.claims[self.claims["paper"] == paper]
         others = [model for model in models(claims) if _has_answers(claims, model)]
         rows = [_claim_row(row, others, self.answers) for row in claims.to_dict("records")]
+        if all(row[PUBLISHED_EVIDENCE] == _NONE for row in rows):
+            for row in rows:
+                del row[PUBLISHED_EVIDENCE]
         return table(rows, f"{len(rows)} claims", "rag-sortable rag-cards rag-claims")
 
     def downloads(self) -> str:
@@ -307,7 +312,7 @@ def _claim_row(
     rule = folded("Rule", row[f"{row['shown']}_test"])
     cells = {
         "Claim": claim + remark + rule + claim_pages.folded_trial(row["id"]),
-        "Paper's system: published evidence": _verdict_cell(row, evidence, read),
+        PUBLISHED_EVIDENCE: _verdict_cell(row, evidence, read),
         "Paper's system: rerun": _verdict_cell(row, row["shown"], read),
         "Here": _here_cell(row, "here", read),
     }
