@@ -7,8 +7,8 @@ from evaluation.published import published
 from evaluation.records import load
 from evaluation.verdicts import evidence_lines
 from publish import pages
-from publish.pieces import Measured
 from publish.pages import PUBLISHED_EVIDENCE, Pages
+from publish.pieces import Measured
 from publish.run_pages import RunPages
 from resources.registry import registry
 
