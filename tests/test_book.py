@@ -454,6 +454,25 @@ def test_a_sentence_that_a_cell_ends_with_is_shown_without_pythons_quotes(
     assert ({"text/html": shown} if shown else {"text/plain": [text]}) in data
 
 
+def test_the_answer_stands_above_the_figure_and_its_details_below(tmp_path: Path) -> None:
+    def display(kind: str, text: str) -> dict[str, Any]:
+        return {"output_type": "display_data", "metadata": {}, "data": {kind: text}}
+
+    tags = {"tags": ["opening"]}
+    answer = display("text/markdown", "It is right.\n\nOf 60 answers, 2 are wrong.")
+    figure = display("text/html", "<figure>drawn</figure>")
+    cells = [
+        cell("markdown", "# A chapter\n\nWhat it asks."),
+        cell("code", "open_()", metadata=tags, outputs=[answer]),
+        cell("code", "draw()", metadata=tags, outputs=[figure]),
+    ]
+    path = write(tmp_path / "a.ipynb", {"nbformat": 4, "metadata": {}, "cells": cells})
+    page = staged_notebooks.StagedNotebook(path).page("a").content
+    texts = ("It is right.", "drawn", "Of 60 answers, 2 are wrong.", "What it asks.")
+    positions = [page.index(text) for text in texts]
+    assert positions == sorted(positions)
+
+
 def test_code_that_shows_nothing_shares_a_box_with_the_code_after_it() -> None:
     def code(source: str, *outputs: str, tags: tuple[str, ...] = ()) -> dict[str, Any]:
         return {

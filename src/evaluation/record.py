@@ -108,7 +108,7 @@ class Run:
 
         Args:
             text: The answer, or what writes it; if that needs an arm that was not run, the
-                reason is shown.
+                reason is shown. Paragraphs after the first one stand below the chapter's figure.
             *arguments: Of what writes it.
         """
         from IPython.display import Markdown, display  # noqa: PLC0415  # for notebooks alone

@@ -263,17 +263,37 @@ def _take_opening(cell: Cell) -> list[Output]:
 
 
 def _opening_cells(outputs: list[Output]) -> list[Cell]:
-    """Return a cell that shows these outputs, none without outputs."""
+    """Return a cell that shows these outputs, none without outputs.
+
+    Of the answer, the first paragraph stands above the figures and the others below them.
+    """
     if not outputs:
         return []
+    above: list[Output] = []
+    below: list[Output] = []
+    for output in outputs:
+        answer, _, details = _markdown(output).partition("\n\n")
+        if details:
+            above.append(_with_markdown(output, answer))
+            below.append(_with_markdown(output, details))
+        else:
+            above.append(output)
     cell = {
         "cell_type": "code",
         "metadata": {"tags": ["remove-input"]},
         "execution_count": None,
         "source": "...",  # MyST-NB leaves out cells without a source
-        "outputs": outputs,
+        "outputs": above + below,
     }
     return [cell]
+
+
+def _markdown(output: Output) -> str:
+    return "".join(output.get("data", {}).get("text/markdown", ""))
+
+
+def _with_markdown(output: Output, text: str) -> Output:
+    return {**output, "data": {"text/markdown": text}}
 
 
 def _sentence(data: Mapping[str, Any]) -> str:
