@@ -162,6 +162,13 @@ def test_what_no_run_can_decide_is_said_of_every_model_alike():
     assert set(first.here_reference_reason) == {"printed only"}
 
 
+def test_what_a_run_makes_hold_by_construction_is_not_said_of_a_model_that_did_not_run():
+    ledger = scoreboard.ledger("side_effects")
+    lists = ledger[ledger.id == "side_effects.claim.lists_under_retrieve"]
+    assert set(lists.here_reference_reason) == {"by construction"}
+    assert lists.filter(regex=r"^here by .*_reason$").isna().all(axis=None)
+
+
 def test_a_claim_that_no_notebook_decides_says_why():
     row = (
         scoreboard.ledger("side_effects")

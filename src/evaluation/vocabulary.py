@@ -72,8 +72,8 @@ REASONS: Final[Mapping[Reason, str]] = {
 """Why a question about a claim has no answer, in a word and in a sentence."""
 CLOSED: Final[tuple[Reason, ...]] = ("undefined", "not public", "by construction")
 """Reasons by which nobody can test a claim on public data."""
-FOR_ANY_MODEL: Final[tuple[Reason, ...]] = (*CLOSED, "printed only")
-"""Reasons that hold whichever model runs."""
+FOR_ANY_MODEL: Final[tuple[Reason, ...]] = ("undefined", "not public", "printed only")
+"""Reasons that hold whichever model runs; what a run makes hold by construction is its own."""
 
 Match = Literal[
     "matches",

@@ -114,10 +114,10 @@ def claim_row(claim: Claim, own: Runs, reference: Runs, others: Mapping[str, Run
     }
     for model, runs in others.items():
         of_model = _claim_cell(claim, "rerun", runs, "not yet run")
-        groups[f"{BY}{model}"] = _with_common_reason(of_model, groups["reference"])
+        groups[f"{BY}{model}"] = _with_common_reason(claim, of_model, groups["reference"])
         here_of_model = _here_cell(claim, runs, "not yet run")
         here_cells[f"{HERE_BY}{model}"] = _with_common_reason(
-            here_of_model, here_cells["here_reference"]
+            claim, here_of_model, here_cells["here_reference"]
         )
     _name_arms([*groups.values(), *here_cells.values()])
     shown = _shown_rerun(claim, groups)
@@ -136,9 +136,10 @@ def claim_row(claim: Claim, own: Runs, reference: Runs, others: Mapping[str, Run
     return row | {key: groups[basis][key] for key in ("verdict", "why", "reason")}
 
 
-def _with_common_reason(cell: Row, reference: Row) -> Row:
+def _with_common_reason(claim: Claim, cell: Row, reference: Row) -> Row:
     """Return a cell of a model without a run, with the reference's reason if no model matters."""
-    if cell["notebook"] or reference["reason"] not in FOR_ANY_MODEL:
+    is_common = bool(claim.why_not) or reference["reason"] in FOR_ANY_MODEL
+    if cell["notebook"] or not is_common:
         return cell
     return {**reference, "notebook": "", "models": ""}
 
