@@ -1373,8 +1373,8 @@ def test_an_interval_that_is_corrected_for_its_parts_stands_beside_the_plain_one
     decision = decide_by_intervals(parts, (0.0,), why="Evidence.")
     assert decision.verdict == "inconclusive"
     assert decision.why == (
-        "Evidence. Corrected for 3 intervals (Bonferroni), one part no longer refutes the claim: "
-        "part -0.105 \N{MINUS SIGN}10.5 % [\N{MINUS SIGN}22.7, 1.7]."
+        "Evidence. With Bonferroni's correction for 3 intervals, one part no longer refutes the claim: "
+        "part -0.105 is \N{MINUS SIGN}10.5 % [\N{MINUS SIGN}22.7, 1.7]."
     )
     assert "corrected" not in decide_by_intervals(parts[:1], (0.0,), why="Evidence.").why
     assert "corrected" not in decide_by_intervals(parts[1:], (0.0,), why="Evidence.").why

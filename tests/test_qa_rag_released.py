@@ -632,7 +632,7 @@ def test_parts_that_refute_a_claim_by_corrected_intervals_stand_in_one_sentence(
     )
     decision = decide("recall_is_recall", rows("contexts", "recall", arms, holds=data.WHOLE_ANSWER))
     corrected = (
-        "Corrected for 4 intervals (Bonferroni), four parts still refute the claim: Recall of"
+        "With Bonferroni's correction for 4 intervals, four parts still refute the claim: Recall of"
     )
     assert decision.why.count("Bonferroni") == decision.why.count(corrected) == 1
 

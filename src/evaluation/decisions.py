@@ -183,7 +183,7 @@ def _corrections(parts: Sequence[Part], n_intervals: int) -> list[Correction]:
     for part in parts:
         if part.label and part.verdict() == "differs":
             corrected = bonferroni_interval(part.interval, n_intervals)
-            text = f"{part.label} {_interval_text(corrected, part)}"
+            text = f"{part.label} is {_interval_text(corrected, part)}"
             refutes = part.verdict(n_intervals) == "differs"
             corrections.append(Correction(text, n_intervals, refutes))
     return corrections
@@ -202,8 +202,8 @@ def _corrected_text(corrections: Iterable[Correction]) -> str:
         verb = "refutes" if is_one else "refute"
         still = f"still {verb}" if refutes else f"no longer {verb}"
         sentences.append(
-            f" Corrected for {n_intervals} intervals (Bonferroni), {subject} {still} the claim: "
-            f"{'; '.join(texts)}."
+            f" With Bonferroni's correction for {n_intervals} intervals, {subject} {still} the "
+            f"claim: {'; '.join(texts)}."
         )
     return "".join(sentences)
 

@@ -1,6 +1,7 @@
 """Sentences for the evidence of a claim: a score, and a difference between two arms."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from evaluation import formats
 from evaluation.metrics import Score
@@ -15,8 +16,10 @@ def score_sentence(label: str, score: Score, unit: str = "fraction") -> str:
         score: Its value, interval and number of units.
         unit: As in `formats.number`.
     """
-    text = formats.score_text(score, unit)
-    return f"{sentence_case(label)} is {text} (n = {score.n:,})."
+    n = f"n = {score.n:,}"
+    if score.unparsed:
+        n += f", {score.unparsed:,} unparsed"
+    return f"{sentence_case(label)} is {_value(score, unit)} ({n})."
 
 
 def comparison_sentence(
@@ -39,13 +42,23 @@ def comparison_sentence(
         unit: The scores', as in `formats.number`.
         condition: Where or with which model, as the sentence begins: `On GIT`.
     """
-    first, second = (formats.score_text(score, unit) for score in comparison.scores)
+    first, second = (_value_with_unparsed(score, unit) for score in comparison.scores)
     test = comparison.test
     subject = f"{condition}, {measure}" if condition else sentence_case(measure)
     return (
         f"{subject} is {first} for {arms[0]} and {second} for {arms[1]}, a difference of "
         f"{formats.points(test)} points ({formats.p_words(comparison.p)}, n = {test.n:,})."
     )
+
+
+def _value(score: Score, unit: str) -> str:
+    """The score with its interval, without the count of its unparsed answers."""
+    return formats.score_text(replace(score, unparsed=0), unit)
+
+
+def _value_with_unparsed(score: Score, unit: str) -> str:
+    value = _value(score, unit)
+    return f"{value} ({score.unparsed:,} unparsed)" if score.unparsed else value
 
 
 def sentence_case(text: str) -> str:

@@ -14,6 +14,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from evaluation import printed_numbers
+from evaluation.formats import MINUS
 from evaluation.measures import measure_label, unit
 from evaluation.vocabulary import Reason
 from resources.settings import PUBLISHED, PublicError
@@ -393,15 +394,17 @@ class Rule(Strict):
         return f"{subject}: {test}; {self._criterion_in_words()}."
 
     def _criterion_in_words(self) -> str:
+        is_one = len(self.first) * len(self.than) == 1 and not self.each
+        difference = "the difference" if is_one else "every difference"
         if self.better and self.margin:
             margin = self._in_points(self.margin)
-            return f"every difference is significant and its 95 % interval lies above {margin}"
+            return f"{difference} is significant and its 95 % interval lies above {margin}"
         if self.better:
-            return "every difference is positive and significant"
+            return f"{difference} is positive and significant"
         margin = self._in_points(self.tolerated)
         if self.equivalent:
             return f"the 95 % interval of the difference lies within ±{margin}"
-        return f"the 95 % interval of the difference lies above -{margin}"
+        return f"the 95 % interval of the difference lies above {MINUS}{margin}"
 
     def _in_points(self, value: float) -> str:
         is_share = unit(self.measure) == "fraction"

@@ -156,7 +156,10 @@ def _as_reported(decision: Decision, rule: Rule, outcomes: Outcomes) -> dict[str
     why = decision.why
     needed = decisions.two_digits(decision.needed) if decision.needed else None
     if needed:
-        why += f" If the values here are the true ones, a test needs about {needed:,} rows."
+        why += (
+            " If the values here are the true ones, a test with a power of 80 % needs about "
+            f"{needed:,} rows."
+        )
     return {
         "why": why,
         "test": rule.words(outcomes.label),

@@ -61,9 +61,9 @@ REASONS: Final[Mapping[Reason, str]] = {
     "too few": "With so few units, no test could be conclusive (increase the profile's sizes).",
     "no answers": "An arm in the claim has no answers here (the evidence says how to add it).",
     "judge at chance": "The judge cannot tell right from wrong answers (a larger model may).",
-    "one model": "The claim compares models, and one has answered (name a second one).",
+    "one model": "The claim compares models, and only one has answered (name a second one).",
     "printed only": "The rule reads printed numbers or released files; no rerun enters it.",
-    "undefined": "The paper defines no measure of it (only its authors can).",
+    "undefined": "The paper defines no measure of what it claims (only its authors can).",
     "not public": (
         "The required data, code or models are not public (only their release would help)."
     ),

@@ -65,7 +65,8 @@ class Graph(Loader):
             The rows, as plain JSON values.
 
         Raises:
-            CypherRejected: It was not run, refused by the server, or stopped; the message says why.
+            CypherRejected: The query was not run, was refused by the server, or was stopped; the
+                message says why.
             GraphError: The server cannot be used.
             ValueError: `max_rows` is below 1.
         """

@@ -253,7 +253,7 @@ def _count_reruns(verdicts: list[str]) -> str:
         "matches": "lie within the stated tolerance",
         "differs": "lie outside it",
         "inconclusive": "are inconclusive",
-        "another model": "come from another model than the paper's, and are not compared",
+        "another model": "come from a model other than the paper's, so we do not compare them",
     }
     texts = []
     for verdict, ending in endings.items():

@@ -406,7 +406,7 @@ def folded_trial(claim_id: str) -> Markup:
     if trial is None or trial.needs is None or trial.n is None:
         return Markup()
     text = (
-        f"If the printed values were true, {trial.n:,} rows would show it in fewer than 80 % of "
-        f"simulated data sets. That share takes about {trial.needs:,} rows."
+        f"If the printed values were true, {trial.n:,} rows would support the claim in fewer "
+        f"than 80 % of simulated data sets. About {trial.needs:,} rows would do so in 80 %."
     )
     return pieces.folded("Power", text)

@@ -237,8 +237,9 @@ class PaperPages(BoardPages):
         for reason, claims in by_reason.items():
             meaning = REASONS.get(reason, "No run of this book has tested these yet.")  # type: ignore[call-overload]
             listed = "\n".join(f"- {escape(claim)}" for claim in claims)
-            count = "One claim" if len(claims) == 1 else f"{len(claims)} claims"
-            texts.append(f"**{count}.** {meaning}\n\n{listed}")
+            count = "one claim" if len(claims) == 1 else f"{len(claims)} claims"
+            name = (reason or "not tested").capitalize()
+            texts.append(f"**{name}** ({count}). {meaning}\n\n{listed}")
         return "\n\n".join(texts)
 
 
@@ -282,7 +283,7 @@ def _released_differences(row: Mapping[str, Any]) -> Markup:
         differences = [_difference_over(second, found) for (_, second), found in closest.items()]
     n = max(estimate["n"] for estimate in closest.values())
     n_models = len(row["rescored_estimates"]) // len(closest)
-    models = f" (the least of {n_models} models)" if n_models > 1 else ""
+    models = f" (the smallest of {n_models} models' differences)" if n_models > 1 else ""
     text = f"{figures.listed(differences)}, n = {n:,}{models}"
     return _named_line("Released answers", escape(_together(text)))
 

@@ -126,4 +126,7 @@ def _outcome_sentence(verb: str, nouns: str, results: str, counts: Replayed) -> 
         return f"We {verb} one of the stored {nouns}; it {outcome}."
     if not counts.repeated:
         return f"We {verb} no stored {nouns}."
-    return f"We {verb} {counts.repeated:,} stored {nouns}; {counts.matched()} {results} matched."
+    matched = f"{counts.matched()} {results} matched"
+    if counts.same == 1:
+        matched = "one of them matched"
+    return f"We {verb} {counts.repeated:,} stored {nouns}; {matched}."
