@@ -7,10 +7,11 @@ from dataclasses import replace
 from datetime import date
 
 import pytest
+from clinical_opening import is_short
 from hypothesis import given, strategies as st
 
 from evaluation import record, records, rules
-from evaluation.answers import Answer, make_row
+from evaluation.answers import Answer, make_row, newest, read
 from evaluation.outcomes import Outcomes
 from helpers.completions import Reply
 from papers.clinical_notes import answers as ca, chart_questions as cc, questions as cq
@@ -424,10 +425,35 @@ def test_the_answer_of_the_page_counts_only_what_the_chart_tells():
     out = Outcomes(
         [replace(row, arm=arm) for arm in ca.ARMS for row in [*answerable, *absent]], draws=200
     )
-    words = ca.summary(out, "Model")
-    assert "not significantly more often than Model" in words
-    assert words.count("50.0 %") == 5
-    assert "of 14 questions that the chart answers" in words
+    answer, details = ca.summary(out, "Model").split("\n\n")
+    assert answer.startswith("**On 14 questions about synthetic charts, ")
+    assert "is right not significantly more often than Model" in answer
+    assert "cites a passage in 100.0 %" in answer
+    assert "most cited passages hold the right answer" in answer
+    assert (answer + details).count("50.0 %") == 5
+    assert is_short(answer)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("500 mg", "The model cites a passage in 0.0 % ["),
+        ("500 mg [1]", "fewer than half of the cited passages hold the right answer"),
+        ("Not found in chart.", "No answer of the model has a value."),
+        ("I cannot say.", "could not be parsed and count as wrong"),
+    ],
+)
+def test_the_answer_of_the_page_says_what_the_model_cites(text, words):
+    answers = rows([True, False] * 3, text)
+    out = Outcomes([replace(row, arm=arm) for arm in ca.ARMS for row in answers], draws=200)
+    assert words in ca.summary(out, "Model")
+
+
+def test_the_answer_of_the_page_is_short_on_the_stored_answers():
+    out = Outcomes(read(newest("14_notes_answers", "laptop")), labels=ca.ARMS, draws=200)
+    answer, details = ca.summary(out, "Model", "encoder").split("\n\n")
+    assert is_short(answer)
+    assert details.startswith("encoder found the passages.")
 
 
 def test_a_question_that_the_chart_does_not_answer_names_a_drug_that_it_does_not_name(charts):

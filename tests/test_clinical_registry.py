@@ -10,10 +10,11 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
+from clinical_opening import is_short
 from hypothesis import given, strategies as st
 
 from evaluation import record, rules
-from evaluation.answers import Answer, make_row
+from evaluation.answers import Answer, make_row, newest, read
 from evaluation.measures import set_measures
 from evaluation.outcomes import Outcomes
 from evaluation.published import published
@@ -367,10 +368,50 @@ def test_the_answer_of_the_page_has_contexts_negations_of_notes_and_of_negex(uni
         make_row(Answer(task="notes", measures=wrong), note, arm="rules_default"),
         make_row(Answer(task="sentences", measures=right), sentence, arm="context_default"),
     ]
-    words = scores.summary(Outcomes(answered, draws=DRAWS))
-    assert "ConText reads 0.0 %" in words
-    assert "it recognises 100.0 %" in words
-    assert "ConText" not in scores.summary(Outcomes(answered[:2], draws=DRAWS))
+    out = Outcomes(answered, draws=DRAWS)
+    answer, details = scores.summary(out, {"negative": 0.9}).split("\n\n")
+    assert "ConText recognises 0.0 %" in answer
+    assert is_short(answer)
+    assert "would recognise 90.0 % of the notes that deny seizures" in details
+    assert "in NegEx's sentences, ConText recognises 100.0 %" in details
+    assert "ConText's own authors annotated these sentences" in details
+    assert "ConText" not in scores.summary(Outcomes(answered[:1], draws=DRAWS))
+
+
+@pytest.mark.parametrize(
+    ("f1", "verdict"),
+    [
+        (0.5, "significantly higher than that of Model"),
+        (0.8, "not significantly different from that of Model"),
+        (1.0, "significantly lower than that of Model"),
+    ],
+)
+def test_the_answer_of_the_page_compares_the_rules_with_the_model_on_the_same_notes(
+    units, f1, verdict
+):
+    rows = []
+    for i in range(20):
+        note = replace(units[0], unit=f"n{i}", cluster=f"P{i}", strata={"status": "negative"})
+        by_rules = Answer(task="notes", measures={"drug_f1": (0.8, 1.0)})
+        rows.append(make_row(by_rules, note, arm="rules"))
+        of_status = Answer(task="notes", measures={"accuracy": (0.0, 1.0)})
+        rows.append(make_row(of_status, note, arm="rules_default"))
+        if i < 12:
+            by_model = Answer(task="notes", measures={"drug_f1": (f1, 1.0)})
+            rows.append(make_row(by_model, note, arm="llm", model="Model"))
+    answer, details = scores.summary(Outcomes(rows, draws=DRAWS)).split("\n\n")
+    assert answer.startswith("**On 20 synthetic notes")
+    assert f"On 12 of these notes, the rules' F1 is {verdict}" in answer
+    assert is_short(answer)
+    assert "the language model reaches" in details
+
+
+def test_the_answer_of_the_page_is_short_on_the_stored_answers():
+    stored = read(newest("12_notes_registry", "laptop"))
+    out = Outcomes(stored, labels=scores.ARMS, draws=DRAWS)
+    answer, details = scores.summary(out).split("\n\n")
+    assert is_short(answer)
+    assert "NegEx" in details
 
 
 def test_answers_follow_their_rules_and_none_is_about_the_papers_private_notes(units):
@@ -453,6 +494,7 @@ def test_with_every_mention_read_right_the_rule_gives_most_notes_of_each_status_
     recall = scores.recall_by_mentions(generate(60, 5, 0.5, 0.5))
     assert set(recall) == set(ex.STATUSES)
     assert all(0.6 < share <= 1 for share in recall.values()), recall
+    assert recall["negative"] > 0.8
 
 
 def test_a_claim_on_a_private_system_cannot_be_tested_even_before_a_run():

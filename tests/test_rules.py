@@ -73,6 +73,16 @@ def test_a_model_outside_the_scope_of_a_claim_answers_only_whether_it_holds_here
     assert twice.why.count(SMALL) == 1
 
 
+def test_a_model_that_searched_is_named_with_the_model_that_answered():
+    rows = outcomes(a=[1] * 40, b=[0] * 40)
+    rule = Rule(better=("a",), than=("b",))
+    facts = {"served": ["encoder", "encoder"]}
+    decision = rules.evaluate_here(rule, rows, paper="toy", facts=facts)
+    assert decision.models == (SMALL, "encoder")
+    nothing = rules.evaluate_here(Rule(better=("c",), than=("b",)), rows, paper="toy", facts=facts)
+    assert nothing.models == ()
+
+
 def test_released_answers_are_of_the_papers_own_models():
     rows = outcomes(source="released", a=[1] * 40, b=[0] * 40)
     rule = Rule(better=("a",), than=("b",), scope=("GPT-4",), of=("rescored",))

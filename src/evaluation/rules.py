@@ -220,7 +220,8 @@ def evaluate_here(
 
     Returns:
         The decision. It is "not tested" if the rule reads nothing that a run makes: a
-        function that is asked of printed numbers or of released files alone.
+        function that is asked of printed numbers or of released files alone. Its models are
+        those that answered, and those that served them, such as an encoder that searched.
     """
     if rule.function and "rerun" not in rule.bases:
         why = "The rule reads printed numbers or released files."
@@ -228,7 +229,8 @@ def evaluate_here(
     rows = outcomes.where(source=SOURCES["rerun"])
     facts = facts or {}
     decision = _ask(rule, rows, _Context("rerun", paper, "here", facts))
-    return decisions.with_models(decision, facts.get("served", ()))
+    models = (*decision.models, *facts.get("served", ()))
+    return decisions.with_models(replace(decision, models=()), models)
 
 
 def paper_rules(paper: str) -> ModuleType:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from itertools import product
 
@@ -19,7 +19,7 @@ from evaluation import figures
 from evaluation.answers import Answer, Item
 from evaluation.measures import Measures
 from evaluation.metrics import ALPHA, Score
-from evaluation.outcomes import Outcomes
+from evaluation.outcomes import Comparison, Outcomes
 from helpers.completions import Reply
 from helpers.llm import LLM
 from helpers.thoughts import without_thought
@@ -735,9 +735,10 @@ def citations_in_words(outcomes: Outcomes) -> str:
 
 
 def summary(outcomes: Outcomes, model: str, encoder: str = "the encoder") -> str:
-    """Write the answer of the page: LLM against code, the floor, and what the LLM lacks.
+    """Write the answer of the page: LLM against code, its citations, and what the LLM lacks.
 
-    Only questions that the chart answers count; the tables have the others.
+    The first paragraph is the answer. The second has the other arms. But for citations, only
+    questions that the chart answers count; the tables have the others.
 
     Args:
         outcomes: Rows of all arms.
@@ -745,19 +746,66 @@ def summary(outcomes: Outcomes, model: str, encoder: str = "the encoder") -> str
         encoder: Name of the encoder that found the passages.
     """
     answerable = outcomes.where(**{"in the chart": "yes"})
-    scores = {arm: figures.score_text(answerable.score("accuracy", arm)) for arm in ARMS}
+    scores = {arm: answerable.score("accuracy", arm) for arm in ARMS}
+    texts = {arm: figures.score_text(replace(score, unparsed=0)) for arm, score in scores.items()}
     [comparison] = answerable.compare([("registry", "rag")], "accuracy")
-    is_better = comparison.p < ALPHA and comparison.test.difference > 0
-    than = "more often than" if is_better else "not significantly more often than"
+    cites, right_cited = _citing_in_words(outcomes)
+    first = [
+        f"**On {comparison.test.n} questions about synthetic charts, code that queries the "
+        f"extracted registry is right {_verdict(comparison)} {model} with retrieved passages, "
+        f"{texts['registry']} against {texts['rag']}.**",
+        cites,
+        "Only the code is given each question's patient, drug and period as fields.",
+    ]
+    second = [
+        f"{encoder} found the passages.",
+        right_cited,
+        f"Limited to drugs read as taken, the code is right for {texts['registry_taken']}.",
+        f"Always giving the commonest answer of each kind is right for {texts['commonest']}.",
+        f"With the right passages, the model is right for {texts['right_passages']}.",
+        _unparsed_in_words(scores["rag"].unparsed),
+        "The code also has this project's list of antiseizure drugs, and other drugs that the "
+        "model names are ignored.",
+    ]
+    paragraphs = [" ".join(filter(None, sentences)) for sentences in (first, second)]
+    return "\n\n".join(paragraphs)
+
+
+def _verdict(comparison: Comparison) -> str:
+    """How often the code is right, in words that the model's name can follow."""
+    verdict = "less often than" if comparison.test.difference < 0 else "more often than"
+    prefix = "significantly" if comparison.p < ALPHA else "not significantly"
+    return f"{prefix} {verdict}"
+
+
+def _unparsed_in_words(n: int) -> str:
+    """Say how many answers from retrieved passages could not be read; empty if none."""
+    if not n:
+        return ""
+    count = "counts" if n == 1 else "count"
+    return f"Of its answers from retrieved passages, {n} could not be parsed and {count} as wrong."
+
+
+_PARTS = {
+    "lies above one half": "most",
+    "lies below one half": "fewer than half of the",
+    "contains one half": "perhaps half of the",
+}
+"""Where the interval of a share lies -> the share in a word."""
+
+
+def _citing_in_words(outcomes: Outcomes) -> tuple[str, str]:
+    """Say how many answers cite, and how many of the cited passages hold the right answer."""
+    rag = outcomes.where(arm="rag")
+    if rag.rows_with("cites").empty:
+        return "No answer of the model has a value.", ""
+    share_citing = figures.score_text(rag.score("cites"))
+    cites = f"The model cites a passage in {share_citing} of its answers with a value"
+    if rag.rows_with(RIGHT_CITED).empty:
+        return f"{cites}.", ""
+    right = rag.score(RIGHT_CITED)
+    part = _PARTS[_side_of_half(right)]
     return (
-        f"**A few lines of code on the extracted registry answer right {than} {model} with "
-        f"passages found by {encoder}: {scores['registry']} against {scores['rag']} of "
-        f"{comparison.test.n} questions that the chart answers** "
-        f"({figures.p_words(comparison.p)}). "
-        f"Limited to drugs read as taken, the code is right for {scores['registry_taken']}. "
-        f"The commonest answer of each kind is right for {scores['commonest']}. "
-        f"Shown the right passages, the model reaches {scores['right_passages']}. "
-        "The code is given each question's patient, drug and period, and this project's list of "
-        "antiseizure drugs. The model has the question alone, without the list; other "
-        "drugs that it names are ignored."
+        f"{cites}, and {part} cited passages hold the right answer.",
+        f"Of the passages that the model cites, {figures.score_text(right)} hold the right answer.",
     )

@@ -14,6 +14,7 @@ import pandas as pd
 from evaluation import figures
 from evaluation.answers import Answer, Item, PlainUnit
 from evaluation.measures import set_measures
+from evaluation.metrics import ALPHA
 from evaluation.outcomes import Outcomes
 from papers.clinical_notes import registry
 from papers.clinical_notes.extraction import (
@@ -363,52 +364,102 @@ def draw_sample(items: Sequence[T], n: int, seed: int) -> list[T]:
     return [items[position] for position in sorted(positions)]
 
 
-def summary(outcomes: Outcomes) -> str:
+def summary(outcomes: Outcomes, perfect_recall: Mapping[Status, float] | None = None) -> str:
     """Write the answer of the page: the rules, the language model, and ConText.
+
+    The first paragraph is the answer. The second has the scores behind it.
 
     Args:
         outcomes: Rows of notes, and of NegEx's sentences if there are any.
+        perfect_recall: The recall of each status if every mention were read right.
     """
-    return f"{_drugs_in_words(outcomes)}{_negations_in_words(outcomes)}"
+    notes = outcomes.where(task="notes")
+    drugs = notes.score("drug_f1", "rules")
+    first = [
+        f"**On {drugs.n:,} synthetic notes, this project's rules find the drugs that a note names "
+        f"with an F1 of {figures.score_text(drugs)}.**"
+    ]
+    second = []
+    if "llm" in notes.arms_with("drug_f1"):
+        shared = _notes_of_both(notes, "drug_f1", "rules", "llm")
+        first.append(_difference_in_words(shared))
+        second.append(_scores_in_words(shared))
+    else:
+        second.append("The language model was not run.")
+    denials = notes.where(arm="rules_default", status="negative")
+    if not denials.frame.empty:
+        share = figures.score_text(denials.score("accuracy"))
+        first.append(
+            f"With this project's terms, medspaCy's ConText recognises {share} of the notes that "
+            "deny seizures."
+        )
+        second.append(_perfect_recall_in_words(perfect_recall))
+    second.append(_negations_in_words(outcomes))
+    paragraphs = [" ".join(filter(None, sentences)) for sentences in (first, second)]
+    return "\n\n".join(filter(None, paragraphs))
+
+
+def _difference_in_words(shared: Outcomes) -> str:
+    """Compare the F1 of the rules with the language model's, on the notes of both."""
+    [comparison] = shared.compare([("rules", "llm")], "drug_f1")
+    is_significant = comparison.p < ALPHA
+    verdict = "not significantly different from"
+    if is_significant and comparison.test.difference > 0:
+        verdict = "significantly higher than"
+    elif is_significant:
+        verdict = "significantly lower than"
+    return (
+        f"On {comparison.test.n} of these notes, the rules' F1 is {verdict} that of "
+        f"{_model_of(shared)}, at a difference of {figures.points(comparison.test)} points."
+    )
+
+
+def _model_of(outcomes: Outcomes) -> str:
+    """The name of the language model."""
+    models = [name for name in outcomes.where(arm="llm").frame.model.unique() if name]
+    return models[0] if models else "the language model"
+
+
+def _scores_in_words(shared: Outcomes) -> str:
+    """The F1 of the rules and of the language model, on the notes of both."""
+    rules = figures.score_text(shared.score("drug_f1", "rules"))
+    llm = figures.score_text(shared.score("drug_f1", "llm"))
+    return (
+        "The language model read a sample of the notes. Where both have an F1, the rules reach "
+        f"{rules} and the language model reaches {llm}."
+    )
+
+
+def _perfect_recall_in_words(perfect_recall: Mapping[Status, float] | None) -> str:
+    """What the rule for a note's status makes of notes that deny seizures, without misreadings."""
+    if perfect_recall is None:
+        return ""
+    share = figures.number(perfect_recall["negative"])
+    return (
+        "ConText runs with medspaCy's own rules. If no mention of a seizure were misread, this "
+        f"project's rule for a note's status would recognise {share} of the notes that deny "
+        "seizures."
+    )
 
 
 def _negations_in_words(outcomes: Outcomes) -> str:
-    """What ConText makes of negative notes, and of NegEx's negated conditions, as a sentence."""
+    """What ConText makes of NegEx's negated conditions, in two sentences."""
     if not outcomes.has_column("class"):
         return ""
-    notes = outcomes.where(task="notes", arm="rules_default", status="negative")
     sentences = outcomes.where(task="sentences", arm="context_default", **{"class": "negated"})
-    if notes.frame.empty or sentences.frame.empty:
+    if sentences.frame.empty:
         return ""
-    read_notes = figures.score_text(notes.score("accuracy"))
-    read_conditions = figures.score_text(sentences.score("accuracy"))
     return (
-        f" With medspaCy's own rules, ConText reads {read_notes} of the negative notes as "
-        f"negative. Of the negated conditions in NegEx's sentences, which others wrote, it "
-        f"recognises {read_conditions}."
+        "Of the negated conditions in NegEx's sentences, ConText recognises "
+        f"{figures.score_text(sentences.score('accuracy'))}. ConText's own authors annotated these "
+        "sentences, which are thus independent of this project but not of ConText."
     )
 
 
-def _drugs_in_words(outcomes: Outcomes) -> str:
-    """The drugs that the rules and the language model find, in two sentences."""
-    notes = outcomes.where(task="notes")
-    drugs = notes.score("drug_f1", "rules")
-    answer = (
-        "**Hand-written rules find the drugs that a note names with an F1 of "
-        f"{figures.score_text(drugs)}, on {drugs.n:,} notes.**"
-    )
-    if "llm" not in outcomes.arms_with("drug_f1"):
-        return f"{answer} The language model was not run."
-    rows_of_both = outcomes.where(task="notes", asked="yes")
-    notes_of_llm = _notes_with(rows_of_both, "drug_f1", "llm")
-    shared_notes = notes_of_llm & _notes_with(rows_of_both, "drug_f1", "rules")
-    shared = rows_of_both.where(unit=sorted(shared_notes))
-    llm = figures.score_text(shared.score("drug_f1", "llm"))
-    rules = figures.score_text(shared.score("drug_f1", "rules"))
-    return (
-        f"{answer} On the {len(shared_notes)} notes that the language model read too and for which "
-        f"both have an F1, it reaches {llm} and the rules reach {rules}."
-    )
+def _notes_of_both(notes: Outcomes, measure: str, first: str, second: str) -> Outcomes:
+    """The rows of the notes for which two arms have a measure."""
+    units = _notes_with(notes, measure, first) & _notes_with(notes, measure, second)
+    return notes.where(unit=sorted(units))
 
 
 def _notes_with(outcomes: Outcomes, measure: str, arm: str) -> set[str]:

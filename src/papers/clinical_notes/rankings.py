@@ -380,8 +380,19 @@ def filters_in_words(outcomes: Outcomes) -> str:
     )
 
 
+PARTS = {
+    "without_lexical": "BM25's score",
+    "without_boost": "the medication boost",
+    "without_semantic": "FAISS's score",
+    "without_reranker": "the reranker",
+}
+"""Arm without a part of the hybrid -> the part."""
+
+
 def summary(outcomes: Outcomes, encoder: str = "", on_notes: Outcomes | None = None) -> str:
     """Write the answer of the page: the hybrid against the best of its parts.
+
+    The first paragraph is the answer. The second has what else is known of the hybrid.
 
     Args:
         outcomes: Rows on the charts, of arm ``tuned`` too.
@@ -389,36 +400,65 @@ def summary(outcomes: Outcomes, encoder: str = "", on_notes: Outcomes | None = N
         on_notes: Rows on independent notes, if there are any.
     """
     hybrid = outcomes.score(MAIN, "hybrid")
-    tuned = figures.score_text(outcomes.score(MAIN, "tuned"))
-    instead = f", with {encoder} in place of both of its encoders," if encoder else ""
-    caveat = ""
-    if encoder:
-        share = PAPER_CONFIG.w_rerank + PAPER_CONFIG.w_semantic
-        caveat = (
-            f" One encoder's score then has {share:.2f} of the weights, so this does not test the "
-            "paper's hybrid."
-        )
     best, comparison = _best_part(outcomes)
-    verdict = "about as well as"
-    if comparison.p < ALPHA:
-        verdict = "better than" if comparison.test.difference > 0 else "worse than"
-    return (
-        f"**The paper's hybrid{instead} ranks passages {verdict} {outcomes.label(best)}, the best "
-        f"of its parts: {MAIN} {figures.score_text(hybrid)} against "
-        f"{figures.score_text(comparison.scores[1])} on {hybrid.n} questions** (paired test by "
-        f"cluster, Holm; {figures.p_words(comparison.p)}). Weights chosen on other questions bring "
-        f"the hybrid to {tuned}.{_on_independent_notes(best, on_notes)}{caveat}"
-    )
+    first = [
+        f"**On {hybrid.n} questions about synthetic charts, the paper's hybrid ranks passages "
+        f"{_verdict(comparison)} {outcomes.label(best)}, with an {MAIN} of "
+        f"{figures.score_text(hybrid)} against {figures.score_text(comparison.scores[1])}.**",
+        _parts_in_words(outcomes),
+    ]
+    tuned = figures.score_text(outcomes.score(MAIN, "tuned"))
+    second = [
+        f"{outcomes.label(best)} is the best of the hybrid's parts.",
+        f"With weights chosen on other questions, the hybrid reaches an {MAIN} of {tuned}.",
+        _on_independent_notes(best, on_notes),
+    ]
+    if encoder:
+        first.append(
+            f"{encoder} replaces both of the paper's encoders, so this does not test the paper's "
+            "hybrid."
+        )
+        share = PAPER_CONFIG.w_rerank + PAPER_CONFIG.w_semantic
+        second.append(f"The score of {encoder} has {share:.2f} of the hybrid's weights.")
+    paragraphs = [" ".join(filter(None, sentences)) for sentences in (first, second)]
+    return "\n\n".join(paragraphs)
+
+
+def _verdict(comparison: Comparison) -> str:
+    """Whether the hybrid ranks better, in words that an arm's name can follow."""
+    verdict = "worse than" if comparison.test.difference < 0 else "better than"
+    prefix = "significantly" if comparison.p < ALPHA else "not significantly"
+    return f"{prefix} {verdict}"
+
+
+def _parts_in_words(outcomes: Outcomes) -> str:
+    """Name the parts from which the hybrid's ranking gains, and those that make it worse."""
+    pairs = [("hybrid", arm) for arm in PARTS if arm in outcomes.arms_with(MAIN)]
+    better: list[str] = []
+    worse: list[str] = []
+    for comparison in outcomes.compare(pairs, MAIN) if pairs else ():
+        if comparison.p < ALPHA:
+            parts = worse if comparison.test.difference < 0 else better
+            parts.append(PARTS[comparison.second])
+    effects = []
+    if better:
+        effects.append(f"gains significantly from {figures.listed(better)}")
+    if worse:
+        effects.append(f"is significantly worse with {figures.listed(worse)} than without")
+    if not effects:
+        effects.append("neither gains nor loses significantly by any of its parts")
+    return f"It {', and '.join(effects)}."
 
 
 def _on_independent_notes(part: str, on_notes: Outcomes | None) -> str:
-    """The hybrid minus a part of it on independent notes, as a sentence."""
+    """Compare the hybrid with a part of it on independent notes, in a sentence."""
     if on_notes is None or on_notes.frame.empty:
         return ""
     [comparison] = on_notes.compare([("hybrid", part)], MAIN)
     return (
-        f" On the independent notes of ACI-BENCH, the hybrid minus {on_notes.label(part)} is "
-        f"{figures.points(comparison.test)} points ({comparison.test.n} queries)."
+        f"On {comparison.test.n} queries to the independent notes of ACI-BENCH, the hybrid is "
+        f"{_verdict(comparison)} {on_notes.label(part)}, at a difference of "
+        f"{figures.points(comparison.test)} points."
     )
 
 
