@@ -1151,6 +1151,7 @@ def test_the_claims_with_one_verdict_are_listed_with_their_ids_and_notebooks(
     shown = capsys.readouterr().out
     for name, verdict in zip(ledger.id, ledger.verdict, strict=True):
         assert (name in shown) == (verdict == "differs"), name
+    assert "98 %" in shown, "the rule of filter_decides, with its bound"
     assert "01_side_effects_forward" in shown
 
 

@@ -50,7 +50,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_a_fresh_store_finds_every_reply_of_a_recorded_run(run, tmp_path):
     write(tmp_path / "released" / "nb" / "step.parquet", [row("elsewhere")])
-    assert recording.record_replies("smoke") == 2
+    assert recording.record_replies("smoke").n_replies == 2
     fresh = Store(tmp_path / "fresh", tmp_path / "released")
     assert fresh.get() == {
         r.key: r for r in (row("a"), row("b", weights=ADAPTED), row("elsewhere"))
@@ -59,6 +59,16 @@ def test_a_fresh_store_finds_every_reply_of_a_recorded_run(run, tmp_path):
     content = (tmp_path / "released" / "smoke" / "01_one.parquet").read_bytes()
     recording.record_replies("smoke")
     assert (tmp_path / "released" / "smoke" / "01_one.parquet").read_bytes() == content
+
+
+def test_new_and_dropped_replies_are_counted_by_notebook(run, tmp_path):
+    folder = tmp_path / "released" / "smoke"
+    assert "01_one: 2 new, 0 no longer asked" in recording.record_replies("smoke").text(folder)
+    assert "01_one" not in recording.record_replies("smoke").text(folder)
+    listed = run / "requests" / "01_one.json"
+    (kept, *_) = json.loads(listed.read_text())["requests"]
+    listed.write_text(json.dumps({"requests": {kept: "a step"}}))
+    assert "01_one: 0 new, 1 no longer asked" in recording.record_replies("smoke").text(folder)
 
 
 def test_the_times_of_single_questions_are_recorded_and_found_without_a_server(run, tmp_path):
@@ -75,7 +85,7 @@ def test_the_times_of_single_questions_are_recorded_and_found_without_a_server(r
 
 def test_a_reply_that_the_repository_has_is_not_recorded_twice(run, tmp_path):
     write(tmp_path / "released" / "nb" / "step.parquet", [row("a")])
-    assert recording.record_replies("smoke") == 1
+    assert recording.record_replies("smoke").n_replies == 1
     recorded = requests.read(tmp_path / "released" / "smoke" / "01_one.parquet")
     assert [r.key for r in recorded] == [row("b", weights=ADAPTED).key]
 

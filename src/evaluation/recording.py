@@ -8,6 +8,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation import answers, records
@@ -22,7 +23,27 @@ MAX_BYTES = 2 * 2**20
 """Largest file that is kept in git."""
 
 
-def record_replies(profile: str) -> int:
+@dataclass(frozen=True)
+class Recorded:
+    """What was recorded.
+
+    Attributes:
+        n_replies: Number of replies in the folder.
+        changes: How many replies of each notebook are new, and how many are no longer there.
+    """
+
+    n_replies: int
+    changes: dict[str, tuple[int, int]]
+
+    def text(self, folder: Path) -> str:
+        """Say how many replies there are, and what changed by notebook."""
+        lines = [f"{self.n_replies:,} replies are in {folder}."]
+        for notebook, (n_new, n_dropped) in self.changes.items():
+            lines.append(f"{notebook}: {n_new:,} new, {n_dropped:,} no longer asked")
+        return "\n".join(lines)
+
+
+def record_replies(profile: str) -> Recorded:
     """Write the replies that this machine's run of a profile used, a file for each notebook.
 
     Replies that another folder of `data/requests` has are not written again. Adapters
@@ -30,7 +51,7 @@ def record_replies(profile: str) -> int:
     `data/retrieval`.
 
     Returns:
-        The number of replies written.
+        How many replies there are, and what changed.
 
     Raises:
         StoreError: If there is no run, a reply is not stored, or a file is too large.
@@ -43,19 +64,24 @@ def record_replies(profile: str) -> int:
         )
     folder = requests.RELEASED / profile
     other_keys = _released_keys(except_for=folder)
-    n_written = 0
+    n_replies = 0
+    changes = {}
     for run in runs:
         neighbours.release(run_name(profile), run.stem)
         _record_times(run.stem, profile)
         rows = [row for row in _rows_of(run) if row.key not in other_keys]
         path = folder / run.with_suffix(".parquet").name
+        before = {row.key for row in requests.read(path)} if path.exists() else set()
         path.unlink(missing_ok=True)
         if rows:
             requests.write(path, rows)
             _check_size(path)
             _release_adapters(rows)
-            n_written += len(rows)
-    return n_written
+            n_replies += len(rows)
+        now = {row.key for row in rows}
+        if now != before:
+            changes[run.stem] = (len(now - before), len(before - now))
+    return Recorded(n_replies, changes)
 
 
 def _record_times(notebook: str, profile: str) -> None:
@@ -117,8 +143,8 @@ def _release_adapters(rows: Iterable[Row]) -> None:
 def main() -> int:
     """Record the profile of the settings."""
     profile = settings().profile
-    n_written = record_replies(profile)
-    sys.stdout.write(f"{n_written:,} replies are in {requests.RELEASED / profile}.\n")
+    recorded = record_replies(profile)
+    sys.stdout.write(f"{recorded.text(requests.RELEASED / profile)}\n")
     return 0
 
 

@@ -94,7 +94,11 @@ def plan(
     price_out: Annotated[float, typer.Option(min=0, help="of a million tokens of answers")] = 0.0,
     gpu_rate: Annotated[float, typer.Option(min=1, help="tokens a second of one GPU")] = 2500.0,
 ) -> None:
-    """Say what a profile would ask and train, and what that costs; nothing is asked."""
+    """Say what a profile would ask and train, and what that costs.
+
+    It runs each notebook without asking a model, which takes a minute or more a notebook: name some
+    to be faster.
+    """
     from rich.console import Console  # noqa: PLC0415
 
     from publish import plan as plan_module  # noqa: PLC0415

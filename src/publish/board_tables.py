@@ -111,7 +111,7 @@ def claim_table(frame: pd.DataFrame) -> Table:
         "rerun": "this machine",
     }
     groups |= {f"{BY}{model}": escape(model) for model in models(frame)}
-    table = Table("claim", *groups.values(), "here", "why", title="Claims")
+    table = Table("claim", *groups.values(), "here", "why", "rule", title="Claims")
     for row in frame.to_dict("records"):
         answers = [_coloured(row[f"{group}_verdict"]) for group in groups]
         answer_here = _coloured(here_word(row["here_answer"]))
@@ -119,7 +119,8 @@ def claim_table(frame: pd.DataFrame) -> Table:
             answer_here += f" ({escape(row['here_models'])})"
         source = " · ".join(filter(None, [row["id"], _notebook(row, groups)]))
         claim = f"{escape(row['claim'])} [dim]({escape(source)})[/]"
-        table.add_row(claim, *answers, answer_here, escape(row["why"]))
+        rule = escape(row[f"{row['shown']}_test"] or "")
+        table.add_row(claim, *answers, answer_here, escape(row["why"]), rule)
     return table
 
 

@@ -36,7 +36,10 @@ class Progress(logging.Handler):
         """Show the progress of a notebook at this path."""
         super().__init__()
         self._name = notebook.stem
-        self._n_cells = len(read_notebook(notebook)["cells"])
+        cells = read_notebook(notebook)["cells"]
+        tags = [tag for cell in cells for tag in cell["metadata"].get("tags", ())]
+        # papermill adds a cell with the profile's parameters
+        self._n_cells = len(cells) + ("parameters" in tags)
         self._last_shown = 0.0
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -123,9 +123,10 @@ def run_stale(names: Sequence[str], jobs: int | None = None, *, again: bool = Fa
     shown_jobs = 0 if names else jobs
     readers = [name for name in selected if dependencies.reads_runs(NOTEBOOKS / f"{name}.ipynb")]
     others = [name for name in selected if name not in readers]
-    status = _run_asking(others if again else _stale(others), jobs, shown_jobs)
+    is_named = bool(names)
+    status = _run_asking(others if again else _stale(others, is_named), jobs, shown_jobs)
     # what the others leave makes them stale
-    to_run = readers if again else _stale(readers)
+    to_run = readers if again else _stale(readers, is_named)
     return max(status, run_at_once(to_run, jobs, shown_jobs))
 
 
@@ -163,12 +164,17 @@ def _run_asking(notebooks: Sequence[str], jobs: int, shown_jobs: int) -> int:
     return max(status, run_at_once(timed, 1, min(shown_jobs, 1)))
 
 
-def _stale(names: Sequence[str]) -> list[str]:
-    """Return the notebooks that are stale, and say why those are that have run before."""
+def _stale(names: Sequence[str], is_named: bool) -> list[str]:
+    """Return the notebooks that are stale, and say why those are that have run before.
+
+    Of notebooks that the user named, also say which are up to date.
+    """
     stale = []
     for name in names:
         reason = freshness.why_stale(name, settings().profile)
         if not reason:
+            if is_named:
+                _say(f"{name} is up to date.")
             continue
         stale.append(name)
         if reason != freshness.NOT_RUN:
