@@ -9,6 +9,7 @@ from typing import cast
 import matplotlib.pyplot as plt
 import pytest
 from hypothesis import given, settings, strategies as st
+from short_answers import assert_short_answer
 
 from evaluation import answers, figures, published, record, rules
 from evaluation.answers import Answer, make_row
@@ -256,6 +257,7 @@ def test_the_advice_names_the_best_and_what_cannot_be_told_from_it():
     assert "0.50 s" in text
     assert "lead over it is +2.5" in text
     assert "as the data name it" in text
+    assert_short_answer(text)
 
 
 def test_the_advice_names_a_tie_and_ranks_no_times_that_overlap():
@@ -268,6 +270,7 @@ def test_the_advice_names_a_tie_and_ranks_no_times_that_overlap():
     text = arms.advice(page(*parts))
     names = " and ".join(arms.ARMS[arm] for arm in best)
     assert text.startswith(f"**{names}** tie: each answers 100")
+    assert_short_answer(text)
     assert "The times are those of 6 questions each, too few to say" in text
 
 

@@ -6,7 +6,7 @@ from evaluation import record
 from evaluation.published import published
 from evaluation.records import load
 from evaluation.verdicts import evidence_lines
-from publish import pages
+from publish import board_pages, pages
 from publish.pages import PUBLISHED_EVIDENCE, Pages
 from publish.pieces import Measured
 from publish.run_pages import RunPages
@@ -33,6 +33,22 @@ def test_a_speed_is_marked_as_not_compared():
     shown, n = pages._details(Measured(number, row, "rerun"))
     assert "not compared" in shown
     assert n == "n = 100"
+
+
+def test_reruns_that_can_only_match_are_counted_apart():
+    ids = ("table4.graphrag.recall", "table4.format_b.recall", "table1.graphrag.f1")
+    numbers = [published("side_effects").number(f"side_effects.{name}") for name in ids]
+    assert [number.by_construction for number in numbers] == [True, False, False]
+    verdicts = ("matches", "another model", "differs")
+    reruns = [
+        Measured(number, {"rerun_verdict": verdict}, "rerun")
+        for number, verdict in zip(numbers, verdicts, strict=True)
+    ]
+    words = board_pages._reruns_in_words(reruns)
+    assert words.startswith("We reran 3 numbers. 1 of these match")
+    assert "Of the other 2, none lies within the stated tolerance, 1 lie outside it" in words
+    words = board_pages._reruns_in_words(reruns[1:2])
+    assert words.startswith("We reran 1 numbers. Of these, 1 come from another model")
 
 
 def test_each_comparison_of_the_evidence_stands_on_a_line():

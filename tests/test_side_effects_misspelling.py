@@ -14,6 +14,7 @@ import yaml
 from conftest import python_says
 from hypothesis import given, settings, strategies as st
 from rapidfuzz.distance import DamerauLevenshtein
+from short_answers import assert_short_answer
 
 from evaluation import record, rules
 from evaluation.answers import Answer, make_row
@@ -277,9 +278,22 @@ def test_the_answer_tells_what_each_normaliser_makes_of_the_names():
         "m",
     )
     text = text.replace("\N{NO-BREAK SPACE}", " ")
-    assert text.startswith("Edit distance finds the right drug for 100")
-    assert "m, which writes the name from a prompt without examples, finds it for 50.0 %" in text
+    assert text.startswith("Of 2 names that mean a drug, edit distance alone finds the right drug")
+    assert "m, which writes the name as in the paper, finds it for 50.0 %" in text
     assert "keeps 0.0 %" in text
+    assert_short_answer(text)
+
+
+@pytest.mark.parametrize(("right", "answer"), [(20, "with the claim"), (1, "inconclusive")])
+def test_a_model_mitigates_trade_names_if_it_writes_significantly_more(right, answer):
+    queries = [Query(f"brand{i}", f"drug{i}", "brand") for i in range(24)]
+    written = [query.drug if i < right else None for i, query in enumerate(queries)]
+    out = Outcomes(rows_of(queries, written, "llm") + rows_of(queries, [None] * 24, "none"))
+    run = record.start(
+        notebook="03_side_effects_misspelling", paper="side_effects", profile="smoke", parameters={}
+    )
+    rules.decide(run, out, "normalisation_resolves_trade_names")
+    assert run.here_findings[0].answer == answer
 
 
 def test_the_names_of_one_drug_are_no_independent_names():

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from short_answers import assert_short_answer
 
 from evaluation import published, record, rules
 from evaluation.answers import Answer, make_row
@@ -132,6 +133,37 @@ def test_where_a_tie_is_forced_the_authors_prompts_decide(run):
     assert {finding.verdict for finding in run.claims if finding.kind == "rerun"} == {"agrees"}
     reason = why(run, "graphrag_beats_text_rag", "rerun")
     assert reason.index("authors_graphrag") < reason.index("The tie is forced")
+
+
+def test_the_same_fact_in_other_words_forces_no_tie(run):
+    """A model may answer other words differently; the claim is about retrieval."""
+    pairs = questions(400)
+    by_text = []
+    for arm, words in (("graphrag", "known"), ("format_b", "listed"), ("format_a", "listed")):
+        for row in rows(pairs, arm, 0, differ=False):
+            by_text.append(replace(row, requests=[f"{words} {row.unit}"]))
+    decide(run, page([], by_text), "graphrag_beats_text_rag", "pairs_beat_lists")
+    reason = why(run, "graphrag_beats_text_rag", "rerun")
+    assert "the same facts in 100.0 % of units, in other words" in reason.replace("\xa0", " ")
+    assert "forced" not in reason
+    assert "The tie is forced" in why(run, "pairs_beat_lists", "rerun")
+
+
+def test_the_answer_begins_with_what_a_newcomer_needs():
+    pairs = questions(400)
+    wrong = {"closed_book": 200, "format_a": 4, "format_b": 2, "graphrag": 1}
+    own = [rows(pairs, arm, n) for arm, n in wrong.items()]
+    released = [
+        rows(pairs, arm, 20 * n, source="released", model=name)
+        for name in NAMES
+        for arm, n in wrong.items()
+        if arm != "closed_book"
+    ]
+    for out in (page([], *own), page([], *own, *released)):
+        text = report.answer(out, NAMES[0])
+        assert text.startswith(f"Alone, {NAMES[0]} is right in 50.0")
+        assert_short_answer(text)
+    assert "the graph leads text by at least +5.0" in text
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ class Decision:
         reason: Why the claim was not tested, if it was not.
         needed: Number of units that would decide an inconclusive claim.
         estimates: The values and differences with their intervals.
-        ties: Differences that decide nothing, because their tie is forced.
+        ties: Differences that decide nothing, because all arms got the same facts.
         models: Names of the models whose answers decided.
         corrections: Parts that their plain intervals would refute, with the corrected ones; `why`
             ends with them.
@@ -481,7 +481,7 @@ def _joined_evidence(decisions: Iterable[Decision]) -> tuple[str, tuple[Correcti
 
 
 def ties_of(decisions: Iterable[Decision]) -> tuple[Estimate, ...]:
-    """The forced ties of several decisions."""
+    """The ties of several decisions."""
     return tuple(chain.from_iterable(decision.ties for decision in decisions))
 
 

@@ -91,6 +91,9 @@ class Number(Entry):
         default=None, description="why nothing rescores it, though what that needs is published"
     )
     why_no_rerun: str | None = Field(default=None, description="why it cannot be rerun by anyone")
+    by_construction: bool = Field(
+        default=False, description="whether a rerun can only match it, as the note says"
+    )
     also: tuple[str, ...] = Field(default=(), description="other places where the paper prints it")
     note: str = ""
 
@@ -251,7 +254,7 @@ class Rule(Strict):
         description="it compares the parts of two models; one that served as both tests nothing",
     )
     tie: str = Field(
-        default="", description="a measure; arms that are handed the same cannot but tie"
+        default="", description="a measure; arms that are handed the same test no retrieval"
     )
     by_construction: dict[Basis, str] = Field(
         default_factory=dict,

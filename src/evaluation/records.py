@@ -95,7 +95,8 @@ class ClaimAnswer(Entry):
     )
     estimates: list[Estimate] = Field(default_factory=list)
     ties: list[Estimate] = Field(
-        default_factory=list, description="differences that decided nothing: their tie is forced"
+        default_factory=list,
+        description="differences that decided nothing: all arms got the same facts",
     )
     models: list[str] = Field(
         default_factory=list, description="the models whose answers decided it"

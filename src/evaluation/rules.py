@@ -32,7 +32,7 @@ from evaluation.verdicts import findings
 from evaluation.vocabulary import HERE_BY_TESTED, TESTED, Reason, Tested
 
 FORCED_TIE_SHARE: Final = 0.98
-"""Arms that got the same evidence for this share of units cannot but tie."""
+"""Arms that got the same evidence for this share of units tell nothing about retrieval."""
 
 SOURCES: Mapping[Basis, str] = {
     "printed": "printed",
@@ -48,6 +48,7 @@ _UNANSWERED: Final[tuple[Reason, ...]] = (
     "published, not fetched",
     "judge at chance",
     "forced tie",
+    "same facts",
     "by construction",
 )
 """Reasons by which the next rule of `first_of` is asked."""
@@ -461,7 +462,7 @@ def _evaluate_first(
 
 
 def _with_skipped(decision: Decision, skipped: Sequence[Decision]) -> Decision:
-    """Add to a decision why earlier rules had no answer, and their forced ties."""
+    """Add to a decision why earlier rules had no answer, and their ties."""
     reasons = dict.fromkeys([decision.why])
     reasons |= dict.fromkeys(earlier.why for earlier in skipped)
     others = [earlier for earlier in skipped if earlier is not decision]
@@ -549,7 +550,8 @@ def _decide_comparison(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
     if rule.tie:
         same_evidence = _share_of_same_evidence(rule.tie, rows)
         if same_evidence >= FORCED_TIE_SHARE:
-            return _forced_tie(same_evidence, why, p, parts)
+            decision = _forced_tie if _have_same_prompts(rows) else _same_facts
+            return decision(same_evidence, why, p, parts)
 
     n_clusters = _smallest_cluster_count(_group(rows, rule.each).values())
     n_tests = len(comparisons) if rule.better else 1
@@ -655,13 +657,33 @@ def _forced_tie(same_evidence: float, why: str, p: float, parts: Sequence[Part])
     return Decision("not tested", f"{tie} {why}", p, reason="forced tie", ties=ties)
 
 
+def _same_facts(same_evidence: float, why: str, p: float, parts: Sequence[Part]) -> Decision:
+    share = figures.number(same_evidence)
+    wording = (
+        f"The arms got the same facts in {share} of units, in other words. So a difference between "
+        "them tells how the prompts are worded."
+    )
+    ties = tuple(part.estimate() for part in parts)
+    return Decision("not tested", f"{wording} {why}", p, reason="same facts", ties=ties)
+
+
 def _share_of_same_evidence(measure: str, rows: Outcomes) -> float:
     """Share of units for which a measure has the same value in all arms."""
-    values = [measures.get(measure) for measures in rows.frame.measures]
-    frame = rows.frame.assign(evidence=values).dropna(subset="evidence")
+    values = rows.frame.measures.map(lambda measures: measures.get(measure))
+    return _share_alike(rows, values)
+
+
+def _have_same_prompts(rows: Outcomes) -> bool:
+    """Whether all arms asked the same of the model, so that no reply can differ."""
+    return _share_alike(rows, rows.frame.requests.map(tuple)) >= FORCED_TIE_SHARE
+
+
+def _share_alike(rows: Outcomes, values: "pd.Series[Any]") -> float:
+    """Share of units for which a value is the same in all arms; rows without it are left out."""
+    frame = rows.frame.assign(compared=values).dropna(subset="compared")
     if frame.empty:
         return 0.0
-    n_values = frame.groupby(PAIRING_COLUMNS).evidence.nunique()
+    n_values = frame.groupby(PAIRING_COLUMNS).compared.nunique()
     return float((n_values == 1).mean())
 
 

@@ -32,6 +32,7 @@ Reason = Literal[
     "another system",
     "published, not fetched",
     "forced tie",
+    "same facts",
     "by construction",
     "too few",
     "no answers",
@@ -53,7 +54,11 @@ REASONS: Final[Mapping[Reason, str]] = {
         "What would test it is published, but this run did not fetch it (the evidence says what)."
     ),
     "forced tie": (
-        "All arms received the same fact for every question (incomplete knowledge would test it)."
+        "All arms received the same prompt for every question (incomplete knowledge would test it)."
+    ),
+    "same facts": (
+        "All arms received the same fact for every question, in other words, so that a difference "
+        "would be one of wording (incomplete knowledge would test it)."
     ),
     "by construction": (
         "No answers could contradict the claim (the evidence says what makes it hold)."

@@ -1,6 +1,6 @@
 """What the book's pages say of printed numbers and claims over all papers."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Final
@@ -149,8 +149,8 @@ class BoardPages(RunPages):
         rescored = self.board["rescored"].notna() & self.board["rescored_verdict"].ne("SAMPLE")
         agree = int((rescored & self.board["rescored_verdict"].eq("matches")).sum())
         reruns = [self._measured(number_id, "rerun") for number_id in self._rows]
-        verdicts = _compared_verdicts(reruns)
-        if not (rescored.any() or verdicts):
+        compared = _compared(reruns)
+        if not (rescored.any() or compared):
             return f"{len(self.board)} numbers are printed. None of them has been tested here yet."
         pairs = zip(reruns, rescored, strict=True)
         neither = sum(not (cell.is_available or is_rescored) for cell, is_rescored in pairs)
@@ -166,10 +166,8 @@ class BoardPages(RunPages):
                 f"We rescored {rescored.sum()} numbers from released files, and {agree} of these "
                 "match within one unit of the last printed digit."
             )
-        if verdicts:
-            sentences.append(
-                f"We reran {len(verdicts)} numbers. Of these, {_count_reruns(verdicts)}."
-            )
+        if compared:
+            sentences.append(_reruns_in_words(compared))
         return " ".join(sentences)
 
     @property
@@ -241,10 +239,25 @@ def _untested_words(n_untested: int, n_untestable: int) -> str:
     return f"{words}, and {n_untestable} cannot be tested" if n_untestable else words
 
 
-def _compared_verdicts(reruns: Iterable[Measured]) -> list[str]:
-    """Return the verdicts on reruns that are compared with the printed numbers."""
-    verdicts = [cell["verdict"] for cell in reruns if cell.is_available]
-    return [verdict for verdict in verdicts if verdict != "not compared"]
+def _compared(reruns: Iterable[Measured]) -> list[Measured]:
+    """Return the reruns that are compared with the printed numbers."""
+    available = [cell for cell in reruns if cell.is_available]
+    return [cell for cell in available if cell["verdict"] != "not compared"]
+
+
+def _reruns_in_words(reruns: Sequence[Measured]) -> str:
+    """Say how many numbers were rerun, and what became of those that could also differ."""
+    words = f"We reran {len(reruns)} numbers."
+    free = []
+    for cell in reruns:
+        is_forced = cell.number.by_construction and cell["verdict"] == "matches"
+        if not is_forced:
+            free.append(cell["verdict"])
+    n_forced = len(reruns) - len(free)
+    if not n_forced:
+        return f"{words} Of these, {_count_reruns(free)}."
+    words = f"{words} {n_forced} of these match by construction, so their match tests nothing."
+    return f"{words} Of the other {len(free)}, {_count_reruns(free)}." if free else words
 
 
 def _count_reruns(verdicts: list[str]) -> str:
@@ -260,6 +273,8 @@ def _count_reruns(verdicts: list[str]) -> str:
         count = verdicts.count(verdict)
         if count:
             texts.append(f"{count} {ending}")
+        elif verdict == "matches" and set(verdicts) != {"another model"}:
+            texts.append("none lies within the stated tolerance")
     return figures.listed(texts)
 
 

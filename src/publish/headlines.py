@@ -21,7 +21,7 @@ class Headline:
         measure: What that number measures.
         against: Id of the printed number that it is compared with, or "".
         other: What has that number.
-        tie: Of what the ties are that are forced, where there are some.
+        tie: Of what the differences are that decide nothing, where there are some.
         rerun_note: What the answers of this book's run are, where the row would mislead without it.
     """
 

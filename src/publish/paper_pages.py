@@ -162,7 +162,7 @@ class PaperPages(BoardPages):
         return values + _n_of(cell)
 
     def _folded_rerun(self, headline: Headline, row: Mapping[str, Any]) -> Markup:
-        """Return what ran here, which a click shows: what decided, forced ties and remarks.
+        """Return what ran here, which a click shows: what decided, ties and remarks.
 
         Where nothing was decided, the rerun of the headline's number stands alone.
         """
@@ -171,7 +171,7 @@ class PaperPages(BoardPages):
         lines = [self._estimate_line(estimate, row, models) for estimate in estimates]
         if not lines:
             lines = [self._values(headline, "rerun")]
-        shown = [line for line in [*lines, _forced_ties(headline, row, models)] if line]
+        shown = [line for line in [*lines, _ties(headline, row, models)] if line]
         words = "Rerun here" if shown else "Remark"
         if headline.rerun_note:
             shown.append(fine_print(headline.rerun_note))
@@ -256,12 +256,12 @@ def _unfolds(words: str, text: Markup) -> Markup:
     return Markup("<details><summary>{}</summary>{}</details>").format(words, text)
 
 
-def _forced_ties(headline: Headline, row: Mapping[str, Any], models: str) -> Markup:
+def _ties(headline: Headline, row: Mapping[str, Any], models: str) -> Markup:
     """Return the differences that decided nothing, folded; empty if there are none."""
     ties = [escape(_estimate_in_words(tie, models)) for tie in row["here_ties"]]
     if not ties:
         return Markup()
-    words = f"{headline.tie}: tie" if headline.tie else "Forced tie, which decides nothing"
+    words = f"{headline.tie or 'A comparison on the same facts'}, which decides nothing"
     return _unfolds(words, Markup("<br>").join(ties))
 
 

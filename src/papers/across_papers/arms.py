@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from evaluation import figures
 from evaluation.answers import Answer
 from evaluation.metrics import ALPHA, Score
-from evaluation.outcomes import Outcomes
+from evaluation.outcomes import Comparison, Outcomes
 from helpers.completions import Choice, Reply, count_tokens
 from helpers.graph import Graph
 from helpers.llm import LLM
@@ -455,21 +455,41 @@ def advice(outcomes: Outcomes) -> str:
     seconds = {arm: outcomes.score("median(seconds)", arm) for arm in outcomes.arms}
     best = max(outcomes.arms, key=lambda arm: (accuracy[arm].value, -seconds[arm].value))
     tied = [arm for arm in outcomes.arms if accuracy[arm].value == accuracy[best].value]
-    weakest, weakest_score = _weakest_kind(outcomes, best)
-    share = f"{figures.score_text(accuracy[best])} of {accuracy[best].n}"
-    weakness = f'the kind "{weakest}" ({figures.number(weakest_score.value)})'
+    share = (
+        f"{figures.score_text(accuracy[best])} of {accuracy[best].n} questions about catalogued "
+        "side effects"
+    )
     if len(tied) == 1:
-        lead = (
-            f"**{outcomes.label(best)}** answers most questions correctly, {share}. It is weakest "
-            f"on {weakness}. "
-        )
+        lead = f"**{outcomes.label(best)}** answers most questions correctly, {share}."
     else:
         names = figures.listed([outcomes.label(arm) for arm in tied])
-        lead = (
-            f"**{names}** tie: each answers {share} questions correctly, more than any other "
-            f"architecture. {outcomes.label(best)} is weakest on {weakness}. "
-        )
-    return lead + _describe_fastest(outcomes, best, seconds)
+        lead = f"**{names}** tie: each answers {share} correctly."
+    if "closed_book" in accuracy:
+        alone = figures.score_text(accuracy["closed_book"])
+        lead += f" Without evidence, the model answers {alone} of them."
+    comparisons = _compare_with_best(outcomes, best)
+    lead += f" {_count_level(comparisons, tied)}"
+    weakest, weakest_score = _weakest_kind(outcomes, best)
+    weakness = (
+        f'{outcomes.label(best)} is weakest on the kind "{weakest}", with '
+        f"{figures.number(weakest_score.value)}."
+    )
+    return f"{lead}\n\n{weakness} {_describe_fastest(outcomes, best, seconds)}".strip()
+
+
+def _compare_with_best(outcomes: Outcomes, best: str) -> dict[str, Comparison]:
+    """Compare the best arm with each other one, whose name is the key."""
+    pairs = [(best, arm) for arm in outcomes.arms if arm != best]
+    return {comparison.second: comparison for comparison in outcomes.compare(pairs, "accuracy")}
+
+
+def _count_level(comparisons: Mapping[str, Comparison], tied: Sequence[str]) -> str:
+    """Say how many arms that do not tie with the best are not significantly worse either."""
+    others = [item for arm, item in comparisons.items() if arm not in tied]
+    n_level = sum(comparison.p >= ALPHA for comparison in others)
+    if not n_level:
+        return "Every other architecture is significantly less accurate."
+    return f"Of the {len(others)} others, {n_level} cannot be told from it by this many questions."
 
 
 def _weakest_kind(outcomes: Outcomes, arm: str) -> tuple[str, Score]:
@@ -483,13 +503,12 @@ def _weakest_kind(outcomes: Outcomes, arm: str) -> tuple[str, Score]:
 def _describe_fastest(outcomes: Outcomes, best: str, seconds: Mapping[str, Score]) -> str:
     """Name the fastest arm that is not significantly worse than the best, with the difference.
 
-    Times rank two arms only if their intervals lie apart.
+    It is empty where all others are worse. Times rank two arms only if their intervals lie apart.
     """
-    pairs = [(best, arm) for arm in outcomes.arms if arm != best]
-    comparisons = {item.second: item for item in outcomes.compare(pairs, "accuracy")}
+    comparisons = _compare_with_best(outcomes, best)
     level = [arm for arm, comparison in comparisons.items() if comparison.p >= ALPHA]
     if not level:
-        return "Every other architecture is significantly less accurate."
+        return ""
     fastest = min([best, *level], key=lambda arm: seconds[arm].value)
     time_of_best = figures.number(seconds[best].value, "seconds")
     if fastest == best or seconds[fastest].high >= seconds[best].low:
@@ -500,6 +519,6 @@ def _describe_fastest(outcomes: Outcomes, best: str, seconds: Mapping[str, Score
     time_of_fastest = figures.number(seconds[fastest].value, "seconds")
     points = figures.points(comparisons[fastest].test)
     return (
-        f"{outcomes.label(fastest)} takes {time_of_fastest} in place of {time_of_best}, and the "
-        f"best one's lead over it is {points} points, so that either may be more accurate."
+        f"{outcomes.label(fastest)} takes {time_of_fastest} in place of {time_of_best}. The best "
+        f"one's lead over it is {points} points, so that either may be more accurate."
     )

@@ -202,27 +202,23 @@ def answer(outcomes: Outcomes, locks: Outcomes, model: str) -> str:
         model: Name of the model.
     """
 
-    written = outcomes.score("exact", "written")
-    share = (
-        "every question"
-        if written.value == 1
-        else f"{figures.score_text(written)} of the questions"
-    )
+    written = outcomes.score("exact", "written").value
+    share = "every question" if written == 1 else f"{figures.number(written)} of the questions"
     listed = locks.where(evidence=EVIDENCE[True])
     leading, unlocked, locked = (
         figures.score_text(listed.score("contradicts", way))
         for way in ("leading", "unlocked", "label")
     )
     return (
-        f"Our hand-written queries answered {share} of five further kinds correctly. {model}, "
-        "which only picks one of them, answered "
-        f"{figures.score_text(outcomes.score('exact', 'chosen'))} correctly. If a question "
-        "suggests that a listed effect is not one, the model contradicts the graph in "
-        f"{leading} of its answers. {_says_no(locks)}With a label lock, the graph sets the label "
-        "and the model writes one sentence about it; the sentence contradicts the graph in "
-        f"{locked} of the answers. But the prompt with the lock has no question that suggests "
-        "anything. Without the lock and without such a question, the model contradicts the graph "
-        f"in {unlocked}. So these answers do not show what the lock alone prevents."
+        f"Hand-written queries answer {share} of five further kinds correctly, and "
+        f"{figures.score_text(outcomes.score('exact', 'chosen'))} if {model} picks the query. If a "
+        f"question denies a listed effect, the model contradicts the graph in {leading} of its "
+        f"answers. With the label locked to the graph, {locked} of its sentences do, but these "
+        "questions deny nothing.\n\n"
+        f"{_says_no(locks)}With the lock, the graph sets the label and the model writes one "
+        "sentence about it. Without the lock and without such a question, the model contradicts "
+        f"the graph in {unlocked} of its answers. So these answers do not show what the lock alone "
+        "prevents."
     )
 
 
@@ -236,6 +232,6 @@ def _says_no(locks: Outcomes) -> str:
         for evidence in (EVIDENCE[True], EVIDENCE[False])
     )
     return (
-        f"It says NO to {listed} of the leading questions about listed effects, which suggest NO, "
-        f"and to {unlisted} of those about unlisted effects, which suggest YES. "
+        f"The model says NO to {listed} of the questions about listed effects that suggest NO, "
+        f"and to {unlisted} of those about unlisted effects that suggest YES. "
     )

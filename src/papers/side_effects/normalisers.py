@@ -36,6 +36,13 @@ ARMS = {
 }
 """Names as a reader sees them, and colours."""
 LABELS = {arm: label for arm, (label, _) in ARMS.items()}
+METHODS = {
+    "llm": "the language model that writes the name",
+    "choice": "the language model that chooses among similar names",
+    "edits": "edit distance alone",
+    "in_turn": "a dictionary followed by edit distance",
+}
+"""Normalisers in the words of a sentence."""
 COLOURS = {arm: colour for arm, (_, colour) in ARMS.items()}
 Normaliser = Callable[[Sequence[str]], list[str | None]]
 """Takes names as typed; returns a drug of the knowledge, or None, for each."""
@@ -335,12 +342,19 @@ def answer(outcomes: Outcomes, model: str) -> str:
     right = {arm: of_drugs.score("right", arm) for arm in ("none", *arms)}
     best = max(arms, key=lambda arm: right[arm].value)
     right_names = outcomes.where(names="right names").score("right", "llm")
-    return (
-        f"{LABELS[best].capitalize()} finds the right drug for {figures.score_text(right[best])} "
-        f"of the {right[best].n} names that mean a drug. {model}, which writes the name from a "
-        f"prompt without examples, finds it for {figures.score_text(right['llm'])}. The typed "
-        f"names themselves are right for {figures.score_text(right['none'])}. The paper's "
-        "Qwen2.5-7B-Instruct is larger, and the released reports say that its prompt had examples. "
-        f"{model} also changes names that were right, and keeps "
-        f"{figures.score_text(right_names)} of these."
+    n_names = right[best].n
+    text = (
+        f"Of {n_names} names that mean a drug, {METHODS[best]} finds the right drug for "
+        f"{figures.score_text(right[best])}. {model}, which writes the name as in the paper, finds "
+        f"it for {figures.score_text(right['llm'])}. The paper's model had examples in its prompt, "
+        "and this one has none.\n\n"
+        "Without a change, the typed name is the drug's for "
+        f"{figures.score_text(right['none'])}. {model} also changes right names, and keeps "
+        f"{figures.score_text(right_names)} of them. The paper's Qwen2.5-7B-Instruct is larger, "
+        "and the released reports say that its prompt had examples."
     )
+    trade_names = outcomes.where(names="trade names", arm="llm")
+    if not len(trade_names.frame):
+        return text
+    share = figures.score_text(trade_names.score("right", "llm"))
+    return f"{text} Of {len(trade_names.frame)} trade names, it writes {share} right."

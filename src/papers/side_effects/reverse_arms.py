@@ -494,13 +494,16 @@ def answer(outcomes: Outcomes, model: str) -> str:
         model: Name of the language model.
     """
     exact = outcomes.score("f1", "format_b")
+    is_sample = exact.n < outcomes.score("f1", "graphrag").n
+    which = " on a sample of the queries" if is_sample else ""
     recall = outcomes.score("recall", "format_a")
     text = (
-        "The graph returns every set exactly, because it is also the source of the right answers. "
-        f"{model} reaches an F1 of {figures.score_text(exact)} when it copies names from sentences "
-        f"about pairs (Format B, {_queries_in_words(outcomes, 'format_b')}). In lists (Format A, "
-        f"{_queries_in_words(outcomes, 'format_a')}), it finds {figures.score_text(recall)} of the "
-        "drugs."
+        "The graph returns every set of drugs exactly, because the right answers are read from it. "
+        f"{model}, which copies names from sentences about pairs, reaches an F1 of "
+        f"{figures.score_text(exact)}{which}. From lists, of which its prompt shows only the "
+        f"beginning, it finds {figures.score_text(recall)} of the drugs.\n\n"
+        f"It read sentences (Format B) for {_queries_in_words(outcomes, 'format_b')}, and lists "
+        f"(Format A) for {_queries_in_words(outcomes, 'format_a')}."
     )
     ratio = times_as_long(outcomes, *PAPERS_COMPARISON)
     if ratio is None:
@@ -523,7 +526,7 @@ def _queries_in_words(outcomes: Outcomes, arm: str) -> str:
     n_large = _n_of_tier(answered, largest)
     n_large_queries = _n_of_tier(all_queries, largest)
     return (
-        f"{len(answered.frame):,} of {n_queries:,} queries, and {n_large} of the "
+        f"{len(answered.frame):,} of {n_queries:,} queries, among them {n_large} of the "
         f"{n_large_queries} {largest} ones"
     )
 

@@ -333,7 +333,8 @@ def graphrag_far_above_text_on_sets(outcomes: Outcomes, **_: Any) -> Decision:  
 def _decide_shortfalls(outcomes: Outcomes) -> Decision:
     """Decide whether the graph makes up more than `SUBSTANTIAL` of what each text's F1 lacks.
 
-    The limits are those of the graph's and text's own intervals, the least favourable together.
+    An F1 of the graph of 100 % has no sampling error: the graph is also the answer key. For any
+    other, the limits are those of the two intervals, the least favourable together.
     """
     parts = []
     sentences = []
@@ -343,19 +344,32 @@ def _decide_shortfalls(outcomes: Outcomes) -> Decision:
         name = outcomes.label(text)
         if text_f1.value == 1:
             return Decision("not tested", f"The F1 of {name} lacks nothing.", reason="too few")
-        value = _made_up(graph_f1.value, text_f1.value)
-        low = max(FEWEST_REMOVED, _made_up(graph_f1.low, text_f1.high))
-        share = Score(value, text_f1.n, low, _made_up(graph_f1.high, text_f1.low))
+        share = _share_made_up(graph_f1, text_f1)
         label = f"what the F1 of {name} lacks and the graph makes up"
         parts.append(
             Part(share, partial(decisions.above, bound=SUBSTANTIAL), label, bound=SUBSTANTIAL)
         )
-        sentence = f"The graph makes up {figures.number(value)} of what the F1 of {name} lacks"
-        if low > FEWEST_REMOVED:
-            sentences.append(f"{sentence}, at least {figures.number(low)}.")
-        else:
-            sentences.append(f"{sentence}, but text lacks too little for an informative interval.")
+        sentences.append(_made_up_in_words(share, name))
     return decisions.decide_by_intervals(parts, (SUBSTANTIAL,), why=" ".join(sentences))
+
+
+def _share_made_up(graph_f1: Score, text_f1: Score) -> Score:
+    """Return the share of what text's F1 lacks that the graph makes up, with its limits."""
+    if graph_f1.value == 1:
+        return Score(1.0, text_f1.n, 1.0, 1.0)
+    value = _made_up(graph_f1.value, text_f1.value)
+    low = max(FEWEST_REMOVED, _made_up(graph_f1.low, text_f1.high))
+    return Score(value, text_f1.n, low, _made_up(graph_f1.high, text_f1.low))
+
+
+def _made_up_in_words(share: Score, text: str) -> str:
+    """Write the share in a sentence; ``text`` names the text arm."""
+    sentence = f"The graph makes up {figures.number(share.value)} of what the F1 of {text} lacks"
+    if share.low == 1:
+        return f"{sentence}, by construction, because the graph is also the answer key."
+    if share.low > FEWEST_REMOVED:
+        return f"{sentence}, at least {figures.number(share.low)}."
+    return f"{sentence}, but text lacks too little for an informative interval."
 
 
 def _made_up(graph_f1: float, text_f1: float) -> float:
