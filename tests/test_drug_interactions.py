@@ -18,7 +18,7 @@ from hypothesis import given, strategies as st
 from scipy.stats import t as student_t
 from test_graph import graph_server
 
-from evaluation import published, record, rules, verdicts
+from evaluation import answers as stored_answers, published, record, rules, verdicts
 from evaluation.answers import Answer, PlainUnit
 from evaluation.outcomes import Outcomes
 from evaluation.record import Run
@@ -38,7 +38,7 @@ from papers.drug_interactions import (
 from papers.drug_interactions.corpora import CAUSES, INTERACTS, Entity, Fact, Relation, Sentence
 from resources import datasets
 from resources.services import GraphEndpoint
-from resources.settings import NOTEBOOKS, SAMPLE
+from resources.settings import DATA, NOTEBOOKS, SAMPLE
 
 NAMES = ("DDICorpus-2013.zip", "DRUG-AE.rel", "DRUG-DOSE.rel", "ADE-NEG.txt", "medquad_answers.zip")
 
@@ -868,3 +868,13 @@ def test_queries_say_whether_their_chain_exists() -> None:
         "beta, one hop": None,
         "beta, two hops": "without a chain",
     }
+
+
+def test_the_first_paragraph_of_the_opening_is_short() -> None:
+    rows = stored_answers.read(DATA / "answers" / "05_interactions_graph")
+    opening = ingestion.answer(Outcomes(rows, labels=ingestion.ARMS, draws=200))
+    conclusion, _, details = opening.partition("\n\n")
+    assert 1 <= conclusion.count("[") <= 3
+    assert len(conclusion.split()) <= 70
+    assert "(" not in conclusion
+    assert "the text alone" in details

@@ -161,7 +161,7 @@ def decide_by_intervals(
         needed = _units_for_all(parts, bounds, n_parts * len(parts))
     estimates = tuple(part.estimate() for part in parts if part.label)
     corrections = _corrections(parts, n_parts * len(parts))
-    why += _corrected_text(corrections)
+    why += corrected_text(corrections)
     return Decision(
         verdict, why, p, needed=needed, estimates=estimates, corrections=tuple(corrections)
     )
@@ -189,7 +189,7 @@ def _corrections(parts: Sequence[Part], n_intervals: int) -> list[Correction]:
     return corrections
 
 
-def _corrected_text(corrections: Iterable[Correction]) -> str:
+def corrected_text(corrections: Iterable[Correction]) -> str:
     """State corrected intervals: one sentence for those that still refute, one for the others."""
     groups: dict[tuple[int, bool], list[str]] = {}
     for correction in corrections:
@@ -471,13 +471,13 @@ def _joined_evidence(decisions: Iterable[Decision]) -> tuple[str, tuple[Correcti
     texts = []
     corrections: list[Correction] = []
     for decision in decisions:
-        corrected = _corrected_text(decision.corrections)
+        corrected = corrected_text(decision.corrections)
         if corrected and decision.why.endswith(corrected):
             texts.append(decision.why.removesuffix(corrected))
             corrections += decision.corrections
         else:
             texts.append(decision.why)
-    return " ".join(texts) + _corrected_text(corrections), tuple(corrections)
+    return " ".join(texts) + corrected_text(corrections), tuple(corrections)
 
 
 def ties_of(decisions: Iterable[Decision]) -> tuple[Estimate, ...]:

@@ -39,6 +39,9 @@ Arm = Literal[
 ARMS: tuple[Arm, ...] = ("alone", "none", "text", "agentic", "drugrag", "hybrid")
 """Those that answer all questions; the others ask graphs that were read from text."""
 
+FoundBy = Literal["", "model's statement", "relaxed statement", "search"]
+"""What found the facts of a question."""
+
 WINDOW_TOKENS = 60
 """Words and punctuation marks of a window, by which a longer passage is searched."""
 TEXT_K = 5
@@ -58,11 +61,14 @@ class Evidence:
         source: The kind of the lines; `question` is the paper's "question alone", with no rules.
         lines: Passages or facts; there may be none.
         requests: Keys of the requests that it took.
+        found_by: What found the facts: a statement of the model, its relaxed form, or else the
+            search for names, whether it found any or not. Empty for other lines than facts.
     """
 
     source: Literal["question", "nothing", "passages", "facts"]
     lines: tuple[str, ...] = ()
     requests: tuple[str, ...] = ()
+    found_by: FoundBy = ""
 
 
 @dataclass(frozen=True)
@@ -202,7 +208,14 @@ def _search(
 
 def graph_evidence(retrieved: Sequence[Retrieved]) -> list[Evidence]:
     """Take the rows of each question's query, or else the facts of the search for names."""
-    return [Evidence("facts", item.facts, item.requests) for item in retrieved]
+    return [Evidence("facts", item.facts, item.requests, _found_by(item)) for item in retrieved]
+
+
+def _found_by(retrieved: Retrieved) -> FoundBy:
+    if not retrieved.last.returned:
+        return "search"
+    last_step, _ = retrieved.attempts[-1]
+    return "relaxed statement" if last_step == "simplified" else "model's statement"
 
 
 def hybrid_evidence(retrieved: Sequence[Retrieved], texts: Sequence[Evidence]) -> list[Evidence]:

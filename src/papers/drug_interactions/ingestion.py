@@ -348,19 +348,34 @@ def outcomes(run: Run, rows: Sequence[Answer], draws: int) -> Outcomes:
 
 
 def answer(out: Outcomes) -> str:
-    """Return the page's answer in Markdown, from the rows: two sentences."""
-    interactions = out.where(corpus="DDI", task="facts")
-    side_effects = out.where(corpus="ADE", task="facts")
-    drug_reader, effect_reader = _best_reader(interactions), _best_reader(side_effects)
-    another_reader = ""
-    if effect_reader != drug_reader:
-        another_reader = f"the {out.label(effect_reader).lower()} reads "
-    return (
-        f"**The {out.label(drug_reader).lower()}, trained on annotated text of the same kind, "
-        f"reads interactions with an F1 of {_f1_text(interactions, drug_reader)}, and "
-        f"{another_reader}side effects with {_f1_text(side_effects, effect_reader)}.** "
-        f"{_language_model_text(out.where(task='chunks'))}"
-    )
+    """Return the page's answer in Markdown: its conclusion, then a paragraph on earlier stages."""
+    interactions, side_effects = (_facts(out, corpus) for corpus in ("DDI", "ADE"))
+    drug_reader, effect_reader = (_best_reader(rows) for rows in (interactions, side_effects))
+    reader = out.label(drug_reader).lower()
+    trained = ", trained on annotated text of the same kind," if drug_reader == "classifier" else ""
+    conclusion = f"The {reader}{trained} finds {_found_text(interactions, drug_reader)}"
+    if effect_reader == drug_reader:
+        conclusion += f" and {_found_text(side_effects, effect_reader)}"
+    else:
+        other_reader = out.label(effect_reader).lower()
+        conclusion += f", and the {other_reader} finds {_found_text(side_effects, effect_reader)}"
+    chunks = out.where(task="chunks")
+    return f"**{conclusion}.** {_language_model_text(chunks)}\n\n{_details(out)}"
+
+
+NAMES_OF_FACTS = {"DDI": "interactions", "ADE": "side effects"}
+"""What the facts of each corpus are."""
+
+
+def _facts(out: Outcomes, corpus: str) -> Outcomes:
+    return out.where(corpus=corpus, task="facts")
+
+
+def _found_text(facts: Outcomes, arm: str) -> str:
+    """Name the facts of a corpus, with the F1 of an arm."""
+    (corpus,) = facts.strata("corpus")
+    f1 = figures.score_text(facts.score("facts_f1", arm))
+    return f"{NAMES_OF_FACTS[corpus]} with an F1 of {f1}"
 
 
 def _language_model_text(chunks: Outcomes) -> str:
@@ -368,9 +383,22 @@ def _language_model_text(chunks: Outcomes) -> str:
     reader = _best_reader(chunks)
     (comparison,) = chunks.compare([("llm", reader)], "facts_f1")
     return (
-        f"On the same {comparison.test.n} whole chunks, a small language model without training "
-        f"differs from the {chunks.label(reader).lower()} by {figures.points(comparison.test)} "
-        "points of F1."
+        "On whole chunks of text, the F1 of a small language model without training minus that of "
+        f"the {chunks.label(reader).lower()} is {figures.points(comparison.test)} points."
+    )
+
+
+def _details(out: Outcomes) -> str:
+    """Say what the methods were compared on."""
+    n_sentences = {}
+    for corpus in NAMES_OF_FACTS:
+        n_sentences[corpus] = _facts(out, corpus).frame.unit.nunique()
+    n_chunks = out.where(task="chunks").frame.unit.nunique()
+    return (
+        "No other method without a language model has a higher F1. The scores are of facts that "
+        f"are read from the text alone, in {n_sentences['DDI']:,} sentences on interactions and "
+        f"{n_sentences['ADE']:,} on side effects that state a fact or in which a method finds one. "
+        f"The language model read {n_chunks} chunks, which the other method read, too."
     )
 
 
@@ -378,7 +406,3 @@ def _best_reader(rows: Outcomes) -> str:
     """Return the arm with the highest F1 that is no language model."""
     arms = [arm for arm in rows.arms if arm != "llm"]
     return max(arms, key=lambda arm: rows.score("facts_f1", arm).value)
-
-
-def _f1_text(rows: Outcomes, arm: str) -> str:
-    return figures.score_text(rows.score("facts_f1", arm))

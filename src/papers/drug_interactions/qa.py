@@ -287,7 +287,9 @@ def answer_row(
 
     `within_reach` is the share of the right names that the evidence holds, `evidence_precision` the
     share of right ones among the names of the right kind that it holds. An arm that retrieves
-    nothing has neither.
+    nothing has neither. `retrieval_precision` is the latter without what DrugRAG's search for names
+    found, which is no query. With facts, `by_query` tells whether a statement found them, and
+    `by_models_query` whether it was the model's own, not relaxed.
 
     Args:
         question: The question.
@@ -307,6 +309,11 @@ def answer_row(
             n_right = len(retrieved & question.answer)
             more["within_reach"] = n_right / len(question.answer)
             more["evidence_precision"] = n_right / len(retrieved) if retrieved else 0.0
+            is_searched = evidence.found_by == "search"
+            more["retrieval_precision"] = 0.0 if is_searched else more["evidence_precision"]
+            if evidence.found_by:
+                more["by_query"] = not is_searched
+                more["by_models_query"] = evidence.found_by == "model's statement"
     if reply.status != "overflow":
         more["seconds"] = reply.seconds
         if reply.prompt_tokens is not None:

@@ -3,7 +3,6 @@
 These are printed numbers (Table II and the running text) and the page's answer.
 """
 
-import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -219,7 +218,7 @@ ARM_WORDS = {"alone": "no retrieval", "text": "text RAG", "agentic": "agentic RA
 
 
 def answer(out: Outcomes, model: str) -> str:
-    """Return the page's answer in Markdown: its conclusion, then the scores.
+    """Return the page's answer in Markdown: its conclusion, then a paragraph of details.
 
     Args:
         out: The rows of the larger model.
@@ -227,32 +226,48 @@ def answer(out: Outcomes, model: str) -> str:
     """
     known = out.where(task="known")
     medquad = within_scope(out.where(task="medquad"))
-    n_questions = known.score("f1", "drugrag").n
-    return (
-        f"**Answered by {model}, {_lead(known)}.{_loss(medquad)}**{_cause_of_loss(medquad)} On "
-        f"{n_questions} questions "
-        f"drawn from the graph that DrugRAG queries, its F1 is "
-        f"{_with_best_baseline(known, 'f1')}; from a graph that was read from text, its F1 is "
-        f"{_score_text(known, 'f1', 'ingested')}."
-    )
+    best = _best_baseline(known)
+    conclusion = [
+        f"**{_lead(known)}**",
+        f"Its F1 is {_f1_text(known, 'drugrag')}, against {_f1_text(known, best)} for the best "
+        f"baseline, {ARM_WORDS[best]}.",
+        _limits(known, medquad),
+    ]
+    details = [
+        _questions_text(known, medquad, model),
+        _unread_text(known, best),
+        f"With the graph read from text, DrugRAG's F1 is {_f1_text(known, 'ingested')}.",
+        _cause_of_loss(medquad),
+    ]
+    paragraphs = [" ".join(filter(None, texts)) for texts in (conclusion, details)]
+    return "\n\n".join(paragraphs)
 
 
 def _lead(known: Outcomes) -> str:
-    """Return which baselines DrugRAG is significantly ahead of here by each graph, in words."""
+    """Say which baselines DrugRAG is significantly ahead of by the graph of the questions."""
+    graph = "from the graph that gave the questions"
+    names = "more of the right drugs and effects"
     not_ahead = _not_ahead(known, "drugrag")
     if not_ahead:
         others = figures.listed(not_ahead)
-        return f"DrugRAG does not give significantly more of the right names than {others}"
-    baselines = [ARM_WORDS[arm] for arm in BASELINES]
-    lead = f"DrugRAG gives more of the right names than {figures.listed(baselines)}"
+        return f"Even {graph}, DrugRAG does not name significantly {names} than {others}."
+    baselines = figures.listed([ARM_WORDS[arm] for arm in BASELINES])
+    return f"{graph[0].upper()}{graph[1:]}, DrugRAG names {names} than {baselines}."
+
+
+def _limits(known: Outcomes, medquad: Outcomes) -> str:
+    """Say where DrugRAG has no lead: by a graph that was read from text, and on MedQuAD."""
+    limits = []
     not_ahead = _not_ahead(known, "ingested")
-    if not not_ahead:
-        return lead
-    others = "" if not_ahead == baselines else f"than {figures.listed(not_ahead)} "
-    return (
-        f"{lead} from the graph that gave the questions, but not significantly more {others}from "
-        "a graph that was read from text"
-    )
+    if not_ahead:
+        is_behind_all = len(not_ahead) == len(BASELINES)
+        over = "" if is_behind_all else f" over {figures.listed(not_ahead)}"
+        limits.append(f"has no significant lead{over} with a graph read from text")
+    nearer = _nearer(medquad)
+    if nearer:
+        others = figures.listed(nearer)
+        limits.append(f"is farther from MedQuAD's reference answers than {others}")
+    return f"It {', and '.join(limits)}." if limits else ""
 
 
 def _not_ahead(known: Outcomes, arm: str) -> list[str]:
@@ -278,6 +293,27 @@ def _nearer(medquad: Outcomes) -> list[str]:
     return nearer
 
 
+def _questions_text(known: Outcomes, medquad: Outcomes, model: str) -> str:
+    """Say which questions the model answered."""
+    n_questions = known.score("f1", "drugrag").n
+    n_medquad = medquad.frame.unit.nunique()
+    return (
+        f"{model} answered {n_questions} questions drawn from the graph that DrugRAG queries, and "
+        f"{n_medquad} of MedQuAD's on side effects, precautions and interactions."
+    )
+
+
+def _unread_text(known: Outcomes, best: str) -> str:
+    """Say how many answers of DrugRAG and of the best baseline could not be read."""
+    n_own, n_best = (known.score("f1", arm).unparsed for arm in ("drugrag", best))
+    if not n_own and not n_best:
+        return ""
+    return (
+        f"No name could be read in {n_own} answers of DrugRAG and in {n_best} of "
+        f"{ARM_WORDS[best]}, which count as wrong."
+    )
+
+
 def _cause_of_loss(medquad: Outcomes) -> str:
     """Say how many of DrugRAG's replies are "Not known", if no retrieval is nearer."""
     replies = medquad.rows_with("answered", "drugrag")
@@ -285,43 +321,27 @@ def _cause_of_loss(medquad: Outcomes) -> str:
     if ARM_WORDS["alone"] not in _nearer(medquad) or not n_silent:
         return ""
     text = (
-        f' DrugRAG replied "Not known" to {n_silent} of these questions. This project\'s prompt '
-        "asks every arm but the paper's no retrieval for these words where the evidence does not "
-        "tell."
+        f'DrugRAG replied "Not known" to {n_silent} of the questions of MedQuAD. This project\'s '
+        "prompt asks every arm but the paper's no retrieval for these words where the evidence "
+        "does not tell."
     )
     for comparison in comparable(medquad, [("drugrag", "alone")], "cosine_answered"):
         test = comparison.test
         text += (
-            f" On the {test.n} that both answered, its cosine minus that of no retrieval is "
+            f" On the {test.n} that both answered, DrugRAG's cosine minus that of no retrieval is "
             f"{figures.points(test)} points."
         )
     return text
 
 
-def _loss(medquad: Outcomes) -> str:
-    """Return which baselines are significantly nearer to MedQuAD's answers, in words if any."""
-    nearer = _nearer(medquad)
-    if not nearer:
-        return ""
-    n_questions = medquad.frame.unit.nunique()
-    return (
-        f" Its answers to {n_questions} questions of MedQuAD on side effects, precautions and "
-        f"interactions are less like the reference answers than those of {figures.listed(nearer)}."
-    )
+def _best_baseline(known: Outcomes) -> str:
+    """Return the baseline with the highest F1."""
+    return max(BASELINES, key=lambda arm: known.score("f1", arm).value)
 
 
-def _score_text(rows: Outcomes, measure: str, arm: str) -> str:
-    """Return a score as text, with the number of unparsed answers in brackets."""
-    text = figures.score_text(rows.score(measure, arm))
-    return re.sub(r", ([\d,]+ unparsed)", r" (\1)", text)
-
-
-def _with_best_baseline(rows: Outcomes, measure: str) -> str:
-    """Return the score of DrugRAG and that of the best baseline."""
-    best = max(BASELINES, key=lambda arm: rows.score(measure, arm).value)
-    ours = _score_text(rows, measure, "drugrag")
-    theirs = _score_text(rows, measure, best)
-    return f"{ours}, against {theirs} for the best of the paper's baselines, {rows.label(best)}"
+def _f1_text(known: Outcomes, arm: str) -> str:
+    """Return an F1 with its interval alone."""
+    return figures.score_text(replace(known.score("f1", arm), unparsed=0))
 
 
 MARKERS = "o^s"

@@ -16,7 +16,7 @@ from scipy.stats import kendalltau
 
 from evaluation import decisions, evidence, figures
 from evaluation.answers import Item
-from evaluation.decisions import Decision, Part
+from evaluation.decisions import Correction, Decision, Part
 from evaluation.metrics import Score, bootstrap, wilson
 from evaluation.outcomes import Outcomes
 from evaluation.published import Number, Published, Rule
@@ -162,7 +162,7 @@ def nearest_to_references(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: AN
     arm without retrieval nothing. The claim is therefore read with both instructions.
     """
     medquad = within_scope(outcomes.where(task="medquad"))
-    readings = {}
+    readings: dict[str, Decision] = {}
     for words, arm in NO_RETRIEVAL.items():
         decision = _clear_lead_in_cosine(medquad, (arm, *BASELINES[1:]))
         if decision.verdict not in TESTED:
@@ -170,10 +170,35 @@ def nearest_to_references(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: AN
         if arm not in BASELINES:
             # text RAG and agentic RAG stand in the first reading
             own = _clear_lead_in_cosine(medquad, (arm,))
-            decision = replace(own, verdict=decision.verdict, p=decision.p)
+            first = next(iter(readings.values()))
+            decision = _with_own_corrections(own, decision, first.corrections)
         readings[words] = decision
     decision = _join_readings(readings)
-    return replace(decision, why=decision.why + _abstention_text(medquad))
+    why = f"{decision.why}{_refuted_by_both(readings)}{_abstention_text(medquad)}"
+    return replace(decision, why=why)
+
+
+def _with_own_corrections(own: Decision, full: Decision, known: Sequence[Correction]) -> Decision:
+    """Give the decision of a reading with the evidence of one of its comparisons.
+
+    Args:
+        own: The decision by this comparison alone, for its evidence.
+        full: The decision by all comparisons of the reading.
+        known: Corrections that the evidence of another reading states.
+    """
+    corrections = tuple(item for item in full.corrections if item not in known)
+    why = own.why + decisions.corrected_text(corrections)
+    return replace(own, verdict=full.verdict, p=full.p, why=why, corrections=corrections)
+
+
+def _refuted_by_both(readings: Mapping[str, Decision]) -> str:
+    """Say that two readings refute a clear lead, since a p above 5 % looks like an open one."""
+    if any(decision.verdict != "differs" for decision in readings.values()):
+        return ""
+    return (
+        " Both readings refute the claim, because each has a corrected interval below the "
+        f"{100 * CLEAR:.0f} points that it asks for. Such a rule needs no p against no difference."
+    )
 
 
 def _clear_lead_in_cosine(rows: Outcomes, baselines: Sequence[str]) -> Decision:
@@ -225,18 +250,29 @@ def _leads_by_both_graphs(outcomes: Outcomes, **strata: str) -> Decision:
     limit = _limit_text(found)
     if decisions.enough_clusters(n_clusters, len(BASELINES)):
         decision = evaluate(both, outcomes, "rerun", paper="")
-        if decision.needed and _lacks_most_names(found):
-            limit += (
-                " What that graph lacks limits this half of the rule more than the number of "
-                "questions does, so no number of rows is given that would decide the claim."
-            )
-            decision = replace(decision, needed=None)
-        return replace(decision, why=f"{decision.why} {limit}")
+        decision = replace(decision, why=f"{decision.why} {limit}")
+        return _without_needed(decision, found)
     decision = evaluate(by_gold, outcomes, "rerun", paper="")
     why = f"{decision.why} {limit} With so few, a lead by that graph is not asked for."
     if decision.verdict != "agrees":
         return replace(decision, why=why)
     return replace(decision, verdict="inconclusive", why=why)
+
+
+def _without_needed(decision: Decision, found: Outcomes) -> Decision:
+    """Give no number of rows that would decide a claim where chapter 05's graph limits it more.
+
+    Args:
+        decision: The decision.
+        found: Rows of the right query on that graph; there may be none.
+    """
+    if not decision.needed or found.frame.empty or not _lacks_most_names(found):
+        return decision
+    why = (
+        f"{decision.why} What chapter 05's graph lacks limits this half of the rule more than the "
+        "number of questions does, so no number of rows is given that would decide the claim."
+    )
+    return replace(decision, why=why, needed=None)
 
 
 def _is_found(found: Outcomes) -> pd.Series:
@@ -389,15 +425,114 @@ def failures_find_nothing(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: AN
     return _share_by_both_readings("found_nothing", outcomes, FOUND_NOTHING)
 
 
+BY_GRAPH = {"drugrag": "the gold graph", "ingested": "chapter 05's graph"}
+"""The graph that each of DrugRAG's arms queries, as a page says it."""
+
+
 def precise_retrieval(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     """Decide whether queries of both graphs retrieve with a higher precision than text (Results).
 
-    DrugRAG's fallback has a list of brands, which the arms that read text lack.
+    The claim is about queries. Where no statement returned names, the program searched the graph
+    for the names in the question, and what this search found does not count. DrugRAG's fallback has
+    a list of brands, which the arms that read text lack.
     """
+    known = outcomes.where(task="known")
+    if not all(arm in known.arms_with("by_query") for arm in BY_GRAPH):
+        why = "These answers do not tell which of their facts a query found."
+        return Decision("not tested", why, reason="no answers")
+    counts = " ".join(_queries_text(known, arm) for arm in BY_GRAPH)
+    for words, rows in _readings(known).items():
+        n_clusters = min(_with_query(rows, arm).frame.cluster.nunique() for arm in BY_GRAPH)
+        if not decisions.enough_clusters(n_clusters, len(BASELINES[1:])):
+            why = f"{counts} With {words}, these are too few for a significant lead by both graphs."
+            return Decision("not tested", why, reason="too few")
     parts = []
-    for arm in ("drugrag", "ingested"):
-        parts.append(Rule(better=(arm,), than=BASELINES[1:], measure="evidence_precision"))
-    return _by_both_readings(Rule(all_of=tuple(parts)), outcomes.where(task="known"))
+    for arm in BY_GRAPH:
+        parts.append(Rule(better=(arm,), than=BASELINES[1:], measure="retrieval_precision"))
+    decision = _by_both_readings(Rule(all_of=tuple(parts)), known)
+    decision = _without_needed(decision, outcomes.where(task="plain", arm="query_ingested"))
+    return replace(decision, why=f"{counts} {decision.why}")
+
+
+def _with_query(known: Outcomes, arm: str) -> Outcomes:
+    """Return the rows of an arm whose facts a query found."""
+    rows = known.where(arm=arm)
+    is_by_query = rows.frame.measures.map(lambda measures: _holds(measures, "by_query"))
+    return rows.select(is_by_query)
+
+
+def _holds(measures: Mapping[str, tuple[float, float]], name: str) -> bool:
+    """Whether a row has a measure that is not 0."""
+    return measures.get(name, (0.0, 1.0))[0] > 0
+
+
+def _queries_text(known: Outcomes, arm: str) -> str:
+    """Say how many retrievals were queries, how many of these the model's own, and how precise."""
+    n_questions = len(known.rows_with("by_query", arm))
+    found = _with_query(known, arm)
+    n_found = len(found.frame)
+    n_own = sum(_holds(measures, "by_models_query") for measures in found.frame.measures)
+    text = (
+        f"With {BY_GRAPH[arm]}, a query returned names for {n_found} of the {n_questions} "
+        "questions whose answer is names."
+    )
+    if not n_found:
+        return text
+    precision = replace(found.score("evidence_precision", arm), unparsed=0)
+    return (
+        f"{text} It was the model's own for {n_own}, and one that the program had relaxed for "
+        f"{n_found - n_own}. On these {n_found} its precision is {figures.score_text(precision)}."
+    )
+
+
+ON_CHAINS = Rule(
+    better=("drugrag",),
+    than=BASELINES,
+    measure="f1",
+    where={"task": ("known",)},
+    interaction={"kind": ("two hops", "one hop")},
+)
+"""DrugRAG's lead on questions that chain facts, minus that on questions of one fact."""
+
+
+def leads_most_on_chains(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
+    """Decide whether DrugRAG leads more on questions that chain facts (Results, qualitative)."""
+    decision = evaluate(ON_CHAINS, outcomes, "rerun", paper="")
+    if decision.verdict not in TESTED:
+        return decision
+    return replace(decision, why=f"{decision.why}{_chains_text(outcomes)}")
+
+
+def _chains_text(outcomes: Outcomes) -> str:
+    """Say what the statements and the search for names give for either kind of question.
+
+    A search for the names in a question finds the facts of one hop, and rarely those of two. So it
+    makes a lead on questions of one fact, whatever the statements are worth.
+    """
+    ((name, kinds),) = ON_CHAINS.interaction.items()
+    sentences = []
+    for kind in reversed(kinds):
+        rows = outcomes.where(**{name: kind})
+        cypher = rows.where(task="cypher")
+        reached = rows.where(task="known")
+        plain = rows.where(task="plain")
+        if not (
+            "example" in cypher.arms_with("right")
+            and "drugrag" in reached.arms_with("within_reach")
+            and "keyword" in plain.arms_with("f1")
+        ):
+            return ""
+        statements = cypher.rows_with("right", "example").measures
+        n_right = sum(_holds(measures, "right") for measures in statements)
+        reach = replace(reached.score("within_reach", "drugrag"), unparsed=0)
+        search = figures.score_text(plain.score("f1", "keyword"))
+        sentences.append(
+            f" Of the {len(statements)} questions of the kind {kind}, the last statement is right "
+            f"for {n_right}, while the evidence holds {figures.score_text(reach)} of the right "
+            "names. Without any model, all facts about the names in questions of this kind have an "
+            f"F1 of {search}."
+        )
+    return "".join(sentences)
 
 
 WITHOUT_BRANDS = "brand names left out"
