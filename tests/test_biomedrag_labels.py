@@ -126,6 +126,16 @@ def toy(
     return study.answer(run, corpus, arms, rows, model=model)
 
 
+def assert_short_answer(opening: str, run: record.Run) -> None:
+    """The first paragraph has three plain sentences, and nothing that the paper prints."""
+    answer, _, details = opening.partition("\n\n")
+    assert details
+    assert len(answer.split()) <= 70
+    assert answer.count("[") <= 3, "no more than three estimates"
+    assert len(re.findall(r"\.(?:\*\*)?(?:\s|$)", answer)) <= 3
+    assert not re.search(r"[();]|printed|prints", answer)
+
+
 def test_the_answer_leads_with_the_fine_tuned_model_and_calls_significant_what_is(
     run: record.Run,
 ):
@@ -133,25 +143,27 @@ def test_the_answer_leads_with_the_fine_tuned_model_and_calls_significant_what_i
     out = Outcomes(rows, labels=study.LABELS, draws=500)
     summary = gains.summary(run, out, ["UMLS"])
     assert summary.startswith(
-        "**Prompted with BiomedRAG's example, GPT-4 scores significantly higher on UMLS"
+        "**With BiomedRAG's labelled example, prompted GPT-4 scores significantly higher than without "
+        "it on UMLS.**"
     )
     rows += toy(run, "UMLS", {"lora": 40, "lora_rag": 20}, model="small")
     rows += toy(run, "ADInt", {"lora": 30, "lora_rag": 31}, model="small")
     out = Outcomes(rows, labels=study.LABELS, draws=500)
     summary = gains.summary(run, out, ["UMLS", "ADInt"])
     assert summary.startswith(
-        "**Fine-tuned with BiomedRAG's example, small scores significantly lower on UMLS than"
+        "**With BiomedRAG's labelled example, fine-tuned small scores significantly lower than without "
+        "it on UMLS.** Its accuracy is 33.3 ["
     )
-    assert "(printed for LLaMA2 13B, in F1: +3.68 and +0.84)" in summary
-    assert "GPT-4, prompted, scores significantly higher on UMLS" in summary
-    assert "In one training each, accuracy with the example is 33.3 [" in summary
-    assert "] points lower on UMLS (to 33.3" in summary
-    assert len(re.findall(r"\[", summary)) <= 3, "no more than three estimates"
-    assert len(re.findall(r"\.(?:\*\*)?(?:\s|$)", summary)) == 2
+    assert "] points lower on UMLS and, not significantly, 1.7 [" in summary
+    assert "Prompted with it, GPT-4 scores significantly higher on UMLS." in summary
+    assert "the fine-tuned model is right on 33.3 % of the 60 rows of UMLS." in summary
+    assert "the paper prints gains in F1 of +3.68 on UMLS and +0.84 on ADInt." in summary
+    assert_short_answer(summary, run)
     equal = toy(run, "UMLS", {"lora": 30, "lora_rag": 30}, model="small")
-    assert "scores neither clearly higher nor clearly lower" in gains.summary(
-        run, Outcomes(equal, draws=500), ["UMLS"]
-    )
+    summary = gains.summary(run, Outcomes(equal, draws=500), ["UMLS"])
+    assert "scores neither significantly higher nor significantly lower than without it" in summary
+    assert "points higher, which is not significant." in summary
+    assert_short_answer(summary, run)
     html = unescape(gains.table(run, out, ["UMLS", "ADInt"], study.FLOORS).html)
     assert "+3.68 (LLaMA2 13B); +24.59 (MedLLaMA 13B)" in html
     assert html.index("fine-tuned: with minus") < html.index("prompted: with minus")
@@ -223,8 +235,10 @@ def test_printed_cells_of_ddi_are_compared_on_the_rows_that_state_an_interaction
     summary = gains.summary(
         run, out.concat(toy(run, "UMLS", {"lora": 1, "lora_rag": 1})), ["DDI", "UMLS"]
     )
-    place = r"on DDI \(to \d+\.\d %, 60 rows that state an interaction; on all 150 rows "
-    assert re.search(place, summary)
+    assert re.search(
+        r"is right on \S+ % of the 60 rows of DDI that state an interaction\.", summary
+    )
+    assert "On all 150 rows of DDI, accuracy with the example is " in summary
     rules.decide(run, out, "beats_llm_triples", printed=run.printed)
     (claim,) = [claim for claim in run.claims if claim.kind == "rerun"]
     assert "n = 60 rows that state an interaction" in claim.why
@@ -361,20 +375,53 @@ def test_a_prompted_model_below_the_commonest_label_is_said_to_be_so(run: record
     rows += toy(run, "ADInt", {"zero_shot": 5, "biomedrag": 40, "majority": 20})
     rows += toy(run, "GIT", {"zero_shot": 1, "biomedrag": 3, "majority": 30})
     out = Outcomes(rows, labels=study.LABELS, draws=500)
-    text = gains.commonest_text(out, ["UMLS", "ADInt", "GIT"])
-    assert text.endswith("than the commonest label on UMLS (33.3 % against 36.7 %).")
+    (text,) = gains.commonest_texts(out, ["UMLS", "ADInt", "GIT"])
+    assert text.startswith("On UMLS, the prompted model with the example is not significantly more")
+    assert text.endswith("than the commonest label, with 33.3 % against 36.7 %.")
     summary = gains.summary(run, out, ["UMLS", "ADInt", "GIT"])
-    assert "the prompted model's accuracy is 5.0 % on GIT." in summary
+    assert "The prompted model's accuracy with the example is 5.0 % on GIT." in summary
     assert text in summary
+    assert_short_answer(summary, run)
     rows = toy(run, "UMLS", {"biomedrag": 5, "majority": 40})
     out = Outcomes(rows, labels=study.LABELS, draws=500)
-    assert "is significantly less accurate than" in gains.commonest_text(out, ["UMLS"])
+    (text,) = gains.commonest_texts(out, ["UMLS"])
+    assert "is significantly less accurate than" in text
 
 
 def test_a_gain_near_the_floor_is_said_to_be_one_in_the_opening(run: record.Run):
     rows = toy(run, "DDI", {"lora": 0, "lora_rag": 2}, model="small")
     out = Outcomes(rows, labels=study.LABELS, draws=500)
     assert "2 and 0 of 60 rows right" in gains.summary(run, out, ["DDI"])
+    rows = toy(run, "DDI", {"lora": 0, "lora_rag": 9}, n=400, model="small")
+    rows += toy(run, "GIT", {"lora": 300, "lora_rag": 200}, n=400, model="small")
+    rows += toy(run, "ChemProt", {"lora": 200, "lora_rag": 201}, n=400, model="small")
+    rows += toy(run, "GIT", {"zero_shot": 5, "biomedrag": 40}, n=400)
+    names = ["GIT", "DDI", "ChemProt"]
+    summary = gains.summary(run, Outcomes(rows, labels=study.LABELS, draws=500), names)
+    assert (
+        "lower than without it on GIT, and higher on DDI, where hardly an answer is right.**"
+        in summary
+    )
+    assert_short_answer(summary, run)
+
+
+def test_this_run_answers_for_each_data_set_whether_the_example_helps(run: record.Run):
+    claims = ("gain_on_git", "better_on_ade", "better_on_adint", "better_on_umls", "gain_on_ddi")
+    rows = toy(run, "GIT", {"lora": 40, "lora_rag": 20}, model="small")
+    rows += toy(run, "ADInt", {"lora": 20, "lora_rag": 40}, model="small")
+    rows += toy(run, "UMLS", {"lora": 30, "lora_rag": 31}, model="small")
+    rows += toy(run, "ADE-corpus-v2", {"zero_shot": 20, "biomedrag": 40})
+    assert set(verdict(run, rows, *claims).values()) == {"not tested"}
+    answers = {finding.id.rpartition(".")[2]: finding for finding in run.here_findings}
+    assert {name: finding.answer for name, finding in answers.items()} == {
+        "gain_on_git": "against it",
+        "better_on_ade": "with the claim",  # no model is fine-tuned on it
+        "better_on_adint": "with the claim",
+        "better_on_umls": "inconclusive",
+        "gain_on_ddi": "not run",
+    }
+    assert answers["gain_on_ddi"].reason == "no answers"
+    assert {claim.reason for claim in run.claims if claim.kind == "rerun"} == {"another system"}
 
 
 def test_the_whole_method_of_table_4_is_filled_with_that_of_table_1(run: record.Run):
@@ -516,7 +563,6 @@ def test_the_ablation_leaves_no_printed_number_and_no_claim_untold(run: record.R
         *PARTS,
         "one_chunk_beats_many",
         "more_documents_do_not_help",
-        "shorter_input",
         *UNASKED,
         *UNDEFINED,
     )
@@ -546,23 +592,22 @@ def test_the_ablation_leaves_no_printed_number_and_no_claim_untold(run: record.R
             "longest_chunks_best": "inconclusive",
             "one_chunk_beats_many": "not tested",  # no model is fine-tuned with the sentences
             "more_documents_do_not_help": "not tested",  # five sentences are not many
-            "shorter_input": "cannot be tested",  # the settings decide it
             **dict.fromkeys(UNASKED, "not tested"),
             **dict.fromkeys(UNDEFINED, "cannot be tested"),
         }
     )
-    answers = {finding.id.rpartition(".")[2]: finding.answer for finding in run.here_findings}
-    assert answers["shorter_input"] == "not run", "it holds by construction"
     out = Outcomes(rows, labels=ablation.labels([0, 1, 5], [3, 4, 5]), draws=100)
     words = ablation.summary(out, [0, 1, 5])
     assert words.startswith(
-        "**The fine-tuned model scores significantly lower on GIT without the diversity step and "
-        "lower on GIT-RE without the diversity step.**"
+        "**With the diversity step, which reorders the retrieved pairs, the fine-tuned model's "
+        "accuracy is significantly higher on GIT, by 83.3 ["
     )
+    assert "It does not change significantly with the trained scorer on GIT and GIT-RE." in words
     assert "With the trained scorer, accuracy is 5.0 [" in words, "what is not significant, too"
     assert "With the diversity step, accuracy is 83.3 [" in words
-    assert "compares BiomedRAG with 7 variants on each of them" in words
-    assert words.endswith("RA-KNN-n scored highest with n = 5 on GIT and n = 5 on GIT-RE.")
+    assert "compares BiomedRAG with seven variants on each of them" in words
+    assert "RA-KNN-n scored highest with n = 5 on GIT and n = 5 on GIT-RE." in words
+    assert_short_answer(words, run)
     html = unescape(ablation.reproduction_table(run, out, [3, 4, 5], "F1").html)
     assert all(
         run.printed.number(f"biomedrag.{id}").printed in html

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, strategies as st
@@ -12,7 +13,7 @@ from hypothesis import given, strategies as st
 from evaluation import record
 from evaluation.outcomes import Outcomes
 from evaluation.published import published
-from papers.biomedrag import balance as bal, corpora, released
+from papers.biomedrag import balance as bal, corpora, lengths, released, rules as paper_rules
 from papers.biomedrag.arms import Prediction
 from papers.biomedrag.corpora import Corpus, CorpusError, Example, Triple
 from resources import datasets
@@ -256,3 +257,37 @@ def test_sizes_are_reported_for_real_data_alone():
     assert set(table["data"]) == set(corpora.KEYS) - {"GIT-RE"}
     # its training file was not read, so nothing is said of how many rows that has
     assert set(table.what[table["data"] == "MTSamples"]) == {"test"}
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    # five sentences have 5 to 23 words beside the nearest one's two
+    [("a b", "agrees"), (" ".join("abcdefghij"), "inconclusive"), ("x " * 40, "differs")],
+)
+def test_documents_are_compared_with_the_least_and_the_most_of_five_sentences(
+    document: str, expected: str
+):
+    validation = ["one", "one two", "one", "one", "one two three four five six seven"] + [
+        "one two three four five"
+    ] * 3
+    nearest = [released.Choice(f"text {i}", "TREATS", "one two", "USES") for i in range(20)]
+    rows = list(lengths.word_counts([document] * 20, nearest, validation))
+    decision = lengths.decision(Outcomes(rows, draws=200))
+    assert decision.verdict == expected
+    assert "5 sentences have at least 7.0" in decision.why
+    assert decision.estimates[0].bound == 0.0
+
+
+def test_the_document_of_a_released_prompt_is_read(tmp_path: Path, monkeypatch):
+    path = tmp_path / "generations.json"
+    generation(path, "a|r|b")
+    monkeypatch.setattr(released, "locate", lambda *_: SimpleNamespace(path=path))
+    assert released.documents_in_prompts() == ["x of y"]
+    path.write_text(json.dumps({"predicted": "no prompt"}) + "\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match="row 1: needed a prompt"):
+        released.documents_in_prompts()
+
+
+def test_lengths_are_not_compared_with_the_sample():
+    decision = paper_rules.shorter_input(Outcomes([]))
+    assert (decision.verdict, decision.reason) == ("not tested", "no answers")

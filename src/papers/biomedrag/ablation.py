@@ -10,7 +10,7 @@ from evaluation import figures
 from evaluation.metrics import ALPHA, Score
 from evaluation.outcomes import Comparison, Outcomes
 from evaluation.record import Run
-from papers.biomedrag.gains import change_in_words, gains
+from papers.biomedrag.gains import change_in_words, direction, gains, size_in_words
 from papers.biomedrag.retriever import UNTAUGHT
 from papers.biomedrag.study import LABELS, Cell, report_cell
 
@@ -20,8 +20,15 @@ VARIANTS: Final = {"biomedrag": "whole", "cosine": "without_scorer", "plain": "w
 """The row of Table 4 that an arm is compared with."""
 _PARTS: Final = (("the trained scorer", "cosine"), ("the diversity step", "plain"))
 """The parts of the method, and the arm without each."""
+_WHAT: Final = {
+    "the trained scorer": "which chooses the document",
+    "the diversity step": "which reorders the retrieved pairs",
+}
+"""What each part does, in a clause."""
 WHOLE_METHOD: Final = "whole"
 """Row of Table 4 that repeats Table 1, so chapters 07 and 08 fill it."""
+MAX_ESTIMATES: Final = 3
+"""Estimates that the first paragraph of the page's answer may give."""
 BEST_WORDS: Final = 5
 """Words of a chunk in the whole method."""
 
@@ -120,16 +127,14 @@ def summary(out: Outcomes, counts: Sequence[int]) -> str:
         return UNTAUGHT
     is_tuned = {tuned(arm) for _, arm in _PARTS} <= set(out.arms)
     removals = _removals(out, is_tuned=is_tuned)
-    sentences = [
-        f"**The {'fine-tuned' if is_tuned else 'prompted'} model scores significantly "
-        f"{_outcome(removals)}.**",
-        "The diversity step reorders the pairs of a document.",
-        *_changes(removals),
-        f"These results are exploratory: p is adjusted over the two data sets of a comparison, "
-        f"and this page compares BiomedRAG with {_n_variants(out)} variants on each of them.",
-        _best_counts(out, counts),
+    details = [
+        *[removal.sentence() for removal in removals],
+        f"Each p is adjusted over the two data sets of a comparison, and this page compares "
+        f"BiomedRAG with {figures.in_words(_n_variants(out))} variants on each of them.",
+        *_best_counts(out, counts),
     ]
-    return " ".join(sentences)
+    kind = "fine-tuned" if is_tuned else "prompted"
+    return f"{_answer(removals, kind)}\n\n{' '.join(details)}"
 
 
 @dataclass(frozen=True)
@@ -140,13 +145,19 @@ class _Removal:
     data: str
     comparison: Comparison
 
-    def finding(self) -> str:
-        direction = "lower" if self.comparison.test.difference > 0 else "higher"
-        return f"{direction} on {self.data} without {self.part}"
+    @property
+    def is_significant(self) -> bool:
+        return self.comparison.p < ALPHA
 
-    def change(self) -> str:
+    def finding(self, *, has_size: bool) -> str:
+        """Say whether accuracy is higher or lower with the part, and by how much."""
+        text = f"{direction(self.comparison)} on {self.data}"
+        return f"{text}, by {size_in_words(self.comparison)}" if has_size else text
+
+    def sentence(self) -> str:
+        change = change_in_words(self.comparison)
         p = figures.p_words(self.comparison.p)
-        return f"{change_in_words(self.comparison)} on {self.data} ({p})"
+        return f"With {self.part}, accuracy is {change} on {self.data} ({p})."
 
 
 def _removals(out: Outcomes, *, is_tuned: bool) -> list[_Removal]:
@@ -158,23 +169,44 @@ def _removals(out: Outcomes, *, is_tuned: bool) -> list[_Removal]:
     return removals
 
 
-def _significant(removals: Sequence[_Removal]) -> list[_Removal]:
-    return [removal for removal in removals if removal.comparison.p < ALPHA]
+def _answer(removals: Sequence[_Removal], kind: str) -> str:
+    """Say which parts change the accuracy significantly, which do not, and how firm that is."""
+    significant = [removal for removal in removals if removal.is_significant]
+    sentences = _significant_texts(significant, kind)
+    unclear = _unclear_texts(removals)
+    if not significant:
+        parts = " nor ".join(f"{part}, {what}," for part, what in _WHAT.items())
+        sentences.append(f"**Neither {parts} changes the {kind} model's accuracy significantly.**")
+    elif unclear:
+        sentences.append(f"It does not change significantly {', or '.join(unclear)}.")
+    if len(sentences) <= 2:
+        sentences.append("These results are exploratory, for this page makes many comparisons.")
+    return " ".join(sentences)
 
 
-def _outcome(removals: Sequence[_Removal]) -> str:
-    """Say which removals change the accuracy significantly."""
-    findings = [removal.finding() for removal in _significant(removals)]
-    return figures.listed(findings) or "neither higher nor lower without one of these parts"
-
-
-def _changes(removals: Sequence[_Removal]) -> list[str]:
-    """Say for each part what accuracy is with it, on both data sets."""
+def _significant_texts(significant: Sequence[_Removal], kind: str) -> list[str]:
+    """Say in a sentence for each part on which data sets it changes the accuracy."""
+    has_size = len(significant) <= MAX_ESTIMATES
     sentences = []
-    for part, _ in _PARTS:
-        changes = [removal.change() for removal in removals if removal.part == part]
-        sentences.append(f"With {part}, accuracy is {figures.listed(changes)}.")
+    for part, what in _WHAT.items():
+        found = [r.finding(has_size=has_size) for r in significant if r.part == part]
+        if found:
+            changes = figures.listed(found)
+            sentences.append(
+                f"**With {part}, {what}, the {kind} model's accuracy is significantly {changes}.**"
+            )
     return sentences
+
+
+def _unclear_texts(removals: Sequence[_Removal]) -> list[str]:
+    """Say for each part on which data sets it does not change the accuracy significantly."""
+    others = [removal for removal in removals if not removal.is_significant]
+    texts = []
+    for part in _WHAT:
+        names = [removal.data for removal in others if removal.part == part]
+        if names:
+            texts.append(f"with {part} on {figures.listed(names)}")
+    return texts
 
 
 def _n_variants(out: Outcomes) -> int:
@@ -183,7 +215,7 @@ def _n_variants(out: Outcomes) -> int:
     return len(prompted) - prompted.count("biomedrag")
 
 
-def _best_counts(out: Outcomes, counts: Sequence[int]) -> str:
+def _best_counts(out: Outcomes, counts: Sequence[int]) -> list[str]:
     """Say which n of RA-KNN-n has the highest F1 on each data set, and how clearly."""
     texts = []
     unclear = []
@@ -192,10 +224,10 @@ def _best_counts(out: Outcomes, counts: Sequence[int]) -> str:
         texts.append(f"n = {best} on {name}")
         if not is_clear:
             unclear.append(name)
-    text = f"Of the n tried, RA-KNN-n scored highest with {figures.listed(texts)}"
+    sentences = [f"Of the n tried, RA-KNN-n scored highest with {figures.listed(texts)}."]
     if unclear:
-        text += f", but on {figures.listed(unclear)} the intervals of the n overlap"
-    return f"{text}."
+        sentences.append(f"The intervals of the n overlap on {figures.listed(unclear)}.")
+    return sentences
 
 
 def _best_count(out: Outcomes, counts: Sequence[int]) -> tuple[int, bool]:

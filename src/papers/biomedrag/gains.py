@@ -28,6 +28,10 @@ FLOOR: Final = 0.05
 """Two arms that are both below this share right differ near the lowest possible score."""
 NO_PAIR_GIVEN: Final = ("GIT", "DDI", "ChemProt")
 """Data sets whose rows ask for a whole triple, which a label alone does not answer."""
+_ONCE: Final = (
+    "The model was fine-tuned once with the example and once without it, so no "
+    "interval covers another training."
+)
 Gains = dict[str, Comparison]
 """The test of two arms on each data set that both answered."""
 
@@ -108,7 +112,8 @@ def is_lower(comparison: Comparison) -> bool:
 def summary(run: Run, out: Outcomes, names: Sequence[str]) -> str:
     """Write the page's answer: what the example adds to a fine-tuned model, and to a prompted one.
 
-    Without fine-tuned arms, the answer is about the prompted model alone.
+    Without fine-tuned arms, the answer is about the prompted model alone. The second paragraph has
+    the levels, and what the paper prints.
 
     Args:
         run: The run.
@@ -121,35 +126,54 @@ def summary(run: Run, out: Outcomes, names: Sequence[str]) -> str:
         return out.why_not_run("biomedrag") or UNTAUGHT
     first, used = (tuned, TUNED) if tuned else (prompted, PROMPTED)
     model = _model(out, used.arms[0])
-    changes = [
-        f"{change_in_words(comparison)}{_place(out, name, names)} {_level(out, name, comparison)}"
-        for name, comparison in first.items()
+    answer = [
+        f"**With BiomedRAG's labelled example, {used.use} {model} {_outcome(first)}.**",
+        _changes_text(first, names),
     ]
-    text = (
-        f"**{used.use.capitalize()} with BiomedRAG's example, {model} {_outcome(first)}.** "
-        f"{'In one training each, accuracy' if tuned else 'Accuracy'} with the example is "
-        f"{figures.listed(changes)}"
-        f"{_printed_text(run.printed, list(first), used)}"
-    )
-    if not prompted:
-        return f"{text}."
-    level = _triples_text(prompted) + commonest_text(out, names)
-    if not tuned:
-        return f"{text}.{level}"
-    other = _model(out, PROMPTED.arms[0])
-    return f"{text}, while {other}, prompted, {_outcome(prompted)}.{level}"
+    details = [_ONCE] if tuned else []
+    details += _level_texts(out, first, used)
+    details += _printed_texts(run.printed, list(first), used)
+    if tuned and prompted:
+        other = _model(out, PROMPTED.arms[0])
+        answer.append(f"Prompted with it, {other} {_outcome(prompted, than='')}.")
+    details += _triples_texts(prompted)
+    details += commonest_texts(out, names)
+    return f"{' '.join(answer)}\n\n{' '.join(details)}"
+
+
+def _changes_text(tests: Gains, names: Sequence[str]) -> str:
+    """Give each difference in accuracy, and say in words which are not significant."""
+    clear: list[str] = []
+    unclear: list[str] = []
+    for name, comparison in tests.items():
+        change = change_in_words(comparison)
+        listed = clear if is_higher(comparison) or is_lower(comparison) else unclear
+        listed.append(f"{change} on {name}" if len(names) > 1 else change)
+    if not clear:
+        ending = "which is not significant" if len(unclear) == 1 else "none of them significantly"
+        return f"Its accuracy is {figures.listed(unclear)}, {ending}."
+    if unclear:
+        unclear[0] = f"not significantly, {unclear[0]}"
+        return f"Its accuracy is {', '.join(clear)} and, {figures.listed(unclear)}."
+    return f"Its accuracy is {figures.listed(clear)}."
 
 
 def change_in_words(comparison: Comparison) -> str:
     """Write a difference in accuracy: `5.8 [1.7, 9.9] points lower`."""
+    return f"{size_in_words(comparison)} {direction(comparison)}"
+
+
+def size_in_words(comparison: Comparison) -> str:
+    """Write a difference in accuracy without its sign: `5.8 [1.7, 9.9] points`."""
     test = comparison.test
-    bounds = (test.low, test.high)
-    direction = "higher"
-    if test.difference < 0:
-        bounds = (-test.high, -test.low)
-        direction = "lower"
+    bounds = (test.low, test.high) if test.difference >= 0 else (-test.high, -test.low)
     texts = [f"{100 * bound:z.1f}".replace("-", figures.MINUS) for bound in bounds]
-    return f"{100 * abs(test.difference):.1f} [{texts[0]}, {texts[1]}] points {direction}"
+    return f"{100 * abs(test.difference):.1f} [{texts[0]}, {texts[1]}] points"
+
+
+def direction(comparison: Comparison) -> str:
+    """Say whether the first arm is higher or lower."""
+    return "higher" if comparison.test.difference >= 0 else "lower"
 
 
 def floor_text(comparison: Comparison) -> str:
@@ -158,22 +182,22 @@ def floor_text(comparison: Comparison) -> str:
         return ""
     n = comparison.test.n
     first, second = (round(score.value * n) for score in comparison.scores)
-    return f"near the floor of the measure: {first} and {second} of {n:,} rows right"
+    return f"near the floor of the measure, with {first} and {second} of {n:,} rows right"
 
 
-def _triples_text(tests: Gains) -> str:
-    """Say how few whole triples a model has right with the example; empty for other data sets."""
+def _triples_texts(tests: Gains) -> list[str]:
+    """Say how few whole triples the prompted model has right; empty for other data sets."""
     shares = [
         f"{figures.number(comparison.scores[0].value)} on {name}"
         for name, comparison in tests.items()
         if name in NO_PAIR_GIVEN
     ]
     if not shares:
-        return ""
-    return f" With the example, the prompted model's accuracy is {figures.listed(shares)}."
+        return []
+    return [f"The prompted model's accuracy with the example is {figures.listed(shares)}."]
 
 
-def commonest_text(out: Outcomes, names: Sequence[str]) -> str:
+def commonest_texts(out: Outcomes, names: Sequence[str]) -> list[str]:
     """Say where the prompted model with the example is worse or no better than the commonest label.
 
     A triple needs its pair too, so the data sets of triples are left out.
@@ -181,68 +205,67 @@ def commonest_text(out: Outcomes, names: Sequence[str]) -> str:
     Args:
         out: The answers.
         names: The data sets, one family of tests.
+
+    Returns:
+        A sentence for each such data set.
     """
     with_labels = [name for name in names if name not in NO_PAIR_GIVEN]
-    worse: list[str] = []
-    no_better: list[str] = []
+    sentences = []
     for name, comparison in best_floors(out, with_labels, ("majority",)).items():
         if is_higher(comparison):
             continue
+        how = "significantly less" if is_lower(comparison) else "not significantly more"
         ours, other = (figures.number(score.value) for score in comparison.scores)
-        listed = worse if is_lower(comparison) else no_better
-        listed.append(f"{name} ({ours} against {other})")
-    return _than_commonest("significantly less", worse) + _than_commonest(
-        "not significantly more", no_better
-    )
-
-
-def _than_commonest(how: str, names: Sequence[str]) -> str:
-    """Compare the prompted model with the commonest label; empty without a data set."""
-    if not names:
-        return ""
-    return (
-        f" With the example, the prompted model is {how} accurate than the commonest label on "
-        f"{figures.listed(names)}."
-    )
+        sentences.append(
+            f"On {name}, the prompted model with the example is {how} accurate than the commonest "
+            f"label, with {ours} against {other}."
+        )
+    return sentences
 
 
 def _model(out: Outcomes, arm: str) -> str:
     return str(out.where(source="rerun", arm=arm).frame.model.iloc[0])
 
 
-def _outcome(tests: Gains) -> str:
+def _outcome(tests: Gains, than: str = " than without it") -> str:
     """Say on which data sets a model with the example is significantly better or worse."""
-    higher = [name for name, comparison in tests.items() if is_higher(comparison)]
-    lower = [name for name, comparison in tests.items() if is_lower(comparison)]
-    parts = []
-    if higher:
-        parts.append(f"higher on {_listed(higher, tests)}")
-    if lower:
-        parts.append(f"lower on {_listed(lower, tests)}")
+    parts: list[str] = []
+    for word, is_so in (("lower", is_lower), ("higher", is_higher)):
+        names = [name for name, comparison in tests.items() if is_so(comparison)]
+        if names:
+            parts.append(f"{word}{'' if parts else than} on {_listed(names, tests)}")
     if not parts:
-        return "scores neither clearly higher nor clearly lower than without it"
-    return f"scores significantly {' and '.join(parts)} than without it"
+        return f"scores neither significantly higher nor significantly lower{than}"
+    return f"scores significantly {', and '.join(parts)}"
 
 
 def _listed(names: Sequence[str], tests: Gains) -> str:
-    if len(names) < len(tests) or len(names) == 1:
-        near_floor = {name for name in names if floor_text(tests[name])}
-        return figures.listed([name + " (near the floor)" * (name in near_floor) for name in names])
-    return f"{'both' if len(names) == 2 else f'all {figures.in_words(len(names))}'} data sets"
+    if len(names) == len(tests) > 1:
+        return f"{'both' if len(names) == 2 else f'all {figures.in_words(len(names))}'} data sets"
+    texts = []
+    for name in names:
+        near_floor = ", where hardly an answer is right" if floor_text(tests[name]) else ""
+        texts.append(f"{name}{near_floor}")
+    return figures.listed(texts)
 
 
-def _place(out: Outcomes, name: str, names: Sequence[str]) -> str:
-    if len(names) == 1:
-        return ""
-    return f" on {name_rows(out, name).partition(', ')[0]}"
-
-
-def _level(out: Outcomes, name: str, comparison: Comparison) -> str:
-    """Say which accuracy the example leads to, and on which rows."""
-    score = figures.number(comparison.scores[0].value)
-    rows = name_rows(out, name).partition(", ")[2] or f"{comparison.test.n:,} rows"
-    texts = [f"to {score}, {rows}", floor_text(comparison), _all_rows_text(out, name, comparison)]
-    return f"({'; '.join(text for text in texts if text)})"
+def _level_texts(out: Outcomes, tests: Gains, used: Added) -> list[str]:
+    """Say for each data set which accuracy the example leads to, and on which rows."""
+    sentences = []
+    for name, comparison in tests.items():
+        score = figures.number(comparison.scores[0].value)
+        of_all = _all_rows_text(out, name, comparison)
+        kind = " that state an interaction" if of_all else ""
+        sentences.append(
+            f"With the example, the {used.use} model is right on {score} of the "
+            f"{comparison.test.n:,} rows of {name}{kind}."
+        )
+        near_floor = floor_text(comparison)
+        if near_floor:
+            sentences.append(f"Both scores on {name} are {near_floor}.")
+        if of_all:
+            sentences.append(of_all)
+    return sentences
 
 
 def _all_rows_text(out: Outcomes, name: str, comparison: Comparison) -> str:
@@ -252,17 +275,19 @@ def _all_rows_text(out: Outcomes, name: str, comparison: Comparison) -> str:
     all_rows = rows.compare([arms], "right")[0]
     if all_rows.test.n == comparison.test.n:
         return ""
-    return f"on all {all_rows.test.n:,} rows {change_in_words(all_rows)}"
+    change = change_in_words(all_rows)
+    return f"On all {all_rows.test.n:,} rows of {name}, accuracy with the example is {change}."
 
 
-def _printed_text(printed: Published, names: Sequence[str], used: Added) -> str:
+def _printed_texts(printed: Published, names: Sequence[str], used: Added) -> list[str]:
     """Say which gains the paper prints for the first of its models that is used in this way."""
     row = used.rows[0]
-    found = [printed_gain(printed, name, row) for name in names]
-    values = [value for value in found if value]
+    found = {name: printed_gain(printed, name, row) for name in names}
+    values = [f"{value} on {name}" for name, value in found.items() if value]
     if not values:
-        return ""
-    return f" (printed for {_MODELS[row]}, in F1: {figures.listed(values)})"
+        return []
+    noun = "a gain" if len(values) == 1 else "gains"
+    return [f"For {_MODELS[row]}, the paper prints {noun} in F1 of {figures.listed(values)}."]
 
 
 def printed_gain(printed: Published, name: str, row: str) -> str:

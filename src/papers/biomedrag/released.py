@@ -332,6 +332,24 @@ def answers_with_documents(choices: Sequence[Choice]) -> int:
     return sum(is_shown)
 
 
+def documents_in_prompts() -> list[str]:
+    """Return BiomedRAG's document in the prompt of each released answer, in the released order.
+
+    Raises:
+        DataUnavailable: No source has the file of the answers.
+        CorpusError: A prompt shows no document.
+    """
+    path = locate(GENERATIONS, "real").path
+    documents = []
+    for number, answer in enumerate(json_lines(path), start=1):
+        prompt = _INSTRUCTION.search(answer["predicted"])
+        document = _DOCUMENT.search(prompt[1]) if prompt else None
+        if document is None:
+            raise CorpusError(f"{path.name}, row {number}: needed a prompt with a document.")
+        documents.append(document[1])
+    return documents
+
+
 def choices_plot(choices: Mapping[str, Sequence[Choice]], draws: int) -> figures.Picture:
     """Plot how often each retriever's document shows the sentence's own relation.
 

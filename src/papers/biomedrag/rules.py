@@ -13,7 +13,7 @@ from evaluation.decisions import Decision, Part
 from evaluation.outcomes import Comparison, Outcomes
 from evaluation.published import Published, Rule
 from evaluation.rules import evaluate
-from papers.biomedrag import ablation, gains, printed_tests
+from papers.biomedrag import gains, lengths, printed_tests
 from papers.biomedrag.study import comparable
 
 ENCODERS: Final = "fine-tuned encoders (BERT, BioBERT, GatorTron)"
@@ -24,8 +24,6 @@ SMALL_GAIN: Final = 0.02
 """A gain that more sentences would have to exceed; the paper gives none."""
 MANY: Final = 20
 """The least n of RA-KNN-n that says what many sentences do; the paper goes to 30."""
-SEVERAL: Final = 5
-"""The least n of several sentences."""
 ONE_TRAINING: Final = (
     " Each fine-tuned model was trained once, with one seed: the intervals and p cover the test "
     "texts and not another training."
@@ -99,8 +97,8 @@ def _prompted_gains(outcomes: Outcomes) -> str:
         return ""
     comparisons = rows.compare([("biomedrag", "zero_shot")], "right", within="task")
     described = [_described(comparison, rows, rows) for comparison in comparisons]
-    commonest = gains.commonest_text(outcomes, list(dict.fromkeys(outcomes.frame.task)))
-    return f" The prompted model does not decide. {' '.join(described)}{commonest}"
+    described += gains.commonest_texts(outcomes, list(dict.fromkeys(outcomes.frame.task)))
+    return f" The prompted model does not decide. {' '.join(described)}"
 
 
 def small_on_par(outcomes: Outcomes, *, arms: tuple[str, str], **_: object) -> Decision:
@@ -194,29 +192,51 @@ more_documents_do_not_help_tuned = partial(_more_documents_do_not_help, prefix=T
 more_documents_do_not_help_prompted = partial(_more_documents_do_not_help, prefix=PROMPTED_KNN)
 
 
-def shorter_input(outcomes: Outcomes, **_: object) -> Decision:
-    """Say how much shorter BiomedRAG's prompts are than those of RA-KNN-n with several sentences.
+def shorter_input(_: Outcomes, *, prompt_words: Outcomes | None = None, **__: object) -> Decision:
+    """Whether BiomedRAG's released documents are shorter than several sentences (section 2.2).
 
-    Source: section 2.2. The paper's document may be all retrieved pairs or a whole sentence
-    (section 4.2.2). Here it is at most the pairs that are permuted or one sentence, so the settings
-    make it shorter than several sentences.
+    Args:
+        prompt_words: The words of the documents, see `lengths`; None with the sample.
     """
-    why = (
-        "The settings of this run decide the lengths: its document is a few chunks or one whole "
-        "sentence, and RA-KNN-n has at least five sentences. The paper's own document may be all "
-        "retrieved pairs or a whole sentence (section 4.2.2), so its length is an open question."
-    )
-    counts = [n for n in _arm_counts(outcomes, "knn_") if n >= SEVERAL]
-    if counts:
-        pairs = [(ablation.knn(n), "biomedrag") for n in counts]
-        comparisons = outcomes.compare(pairs, "prompt_tokens", within="task")
-        differences = " ".join(
-            f"On {comparison.model}, a prompt with the {outcomes.label(comparison.first)} has "
-            f"{_tokens(comparison)} tokens more than one of BiomedRAG (n = {comparison.test.n:,})."
-            for comparison in comparisons
-        )
-        why += f" {differences}"
-    return Decision("cannot be tested", why, reason="by construction")
+    if prompt_words is None:
+        why = "The authors' prompts are read with the real data alone."
+        return Decision("not tested", why, reason="no answers")
+    return lengths.decision(prompt_words)
+
+
+def _gain_here(outcomes: Outcomes, *, data: str, first: str, other: str, **_: object) -> Decision:
+    """Whether BiomedRAG improves this run's model on one data set.
+
+    Args:
+        outcomes: The answers.
+        data: The data set, the one comparison of the family.
+        first: The arm with BiomedRAG.
+        other: The same model without it.
+    """
+    return _better(outcomes.where(task=data), first=first, others=(other,))
+
+
+def _tuned_on(data: str) -> partial[Decision]:
+    return partial(_gain_here, data=data, first="lora_rag", other="lora")
+
+
+def _prompted_on(data: str) -> partial[Decision]:
+    return partial(_gain_here, data=data, first="biomedrag", other="zero_shot")
+
+
+tuned_on_git = _tuned_on("GIT")
+tuned_on_chemprot = _tuned_on("ChemProt")
+tuned_on_ddi = _tuned_on("DDI")
+tuned_on_git_re = _tuned_on("GIT-RE")
+tuned_on_ade = _tuned_on("ADE-corpus-v2")
+tuned_on_mtsamples = _tuned_on("MTSamples")
+tuned_on_umls = _tuned_on("UMLS")
+tuned_on_adint = _tuned_on("ADInt")
+prompted_on_ade = _prompted_on("ADE-corpus-v2")
+prompted_on_mtsamples = _prompted_on("MTSamples")
+prompted_on_umls = _prompted_on("UMLS")
+prompted_on_adint = _prompted_on("ADInt")
+"""Gains on one data set, which the printed numbers of two or three models answer for the paper."""
 
 
 def _printed(_: Outcomes, *, printed: Published, claim: str, **__: object) -> Decision:
@@ -256,9 +276,13 @@ one_sentence_best_on_ade = partial(_printed, claim="one_sentence_best_on_ade")
 onerel_beats_unirel = partial(_printed, claim="onerel_beats_unirel")
 retrieval_helps_labels = partial(_printed, claim="retrieval_helps_labels")
 superior_everywhere = partial(_printed, claim="superior_everywhere")
-significant_everywhere = partial(_printed, claim="significant_everywhere")
 one_sentence_best_on_git_re = partial(_printed, claim="one_sentence_best_on_git_re")
 best_parts = partial(_printed, claim="best_parts")
+
+
+def significant_everywhere(_: Outcomes, *, printed: Published, **__: object) -> Decision:
+    """Whether gains over strong baselines are significant on each data set, or task (section 1)."""
+    return printed_tests.decision_by_task(printed, "significant_everywhere")
 
 
 def significant_on_extraction(_: Outcomes, *, printed: Published, **__: object) -> Decision:
@@ -297,9 +321,3 @@ def _arm_counts(outcomes: Outcomes, prefix: str) -> list[int]:
     """Return the numbers n of arms that are called by a prefix and n."""
     numbers = [arm.removeprefix(prefix) for arm in outcomes.arms if arm.startswith(prefix)]
     return sorted(int(number) for number in numbers if number.isdecimal())
-
-
-def _tokens(comparison: Comparison) -> str:
-    test = comparison.test
-    interval = figures.interval(test.low, test.high, "count")
-    return figures.number(test.difference, "count") + interval
