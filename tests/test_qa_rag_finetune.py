@@ -199,6 +199,14 @@ def test_the_table_of_splits_counts_what_is_asked(sample: data.Data) -> None:
     assert share_trained_on[tuning.SPLITS["documents"]].value == 0
 
 
+def check_first_paragraph(opening: str) -> None:
+    """At most three intervals and 70 words stand above the figure, and something below it."""
+    first, below = opening.split("\n\n")
+    assert 1 <= first.count("[") <= 3
+    assert len(first.split()) <= 70
+    assert below
+
+
 def test_the_opening_says_which_way_it_went() -> None:
     logs = dict.fromkeys(tuning.SPLITS, log(3.0, 2.0))
     ways = (
@@ -211,6 +219,7 @@ def test_the_opening_says_which_way_it_went() -> None:
         assert opening.startswith(begins)
         assert "from 4 documents" in opening
         assert "too few documents for a test" in opening
+        check_first_paragraph(opening)
 
 
 def test_the_opening_names_an_answer_that_is_given_to_many_questions() -> None:
@@ -223,8 +232,12 @@ def test_the_opening_names_an_answer_that_is_given_to_many_questions() -> None:
         answers.append(replace(row, answer=text, measures=measures))
     out = Outcomes(answers + rows("documents", 0.1, documents=4), draws=200)
     opening = openings.finetuning(out, dict.fromkeys(tuning.SPLITS, log(3.0, 2.0)), "a model")
-    assert '3 answers are exactly "Yes.". Their F1 changes by \N{MINUS SIGN}30.0 points;' in opening
+    assert 'falls only where the answer is "Yes." and nothing else.' in opening.split("\n\n")[0]
+    assert (
+        '3 answers say "Yes." and nothing else. Their F1 changes by \N{MINUS SIGN}30.0' in opening
+    )
     assert "that of the other answers by +10.0 points." in opening
+    check_first_paragraph(opening)
 
 
 def test_a_server_without_adapters_is_found_out_before_any_training(

@@ -16,6 +16,7 @@ from evaluation.audit import OWN
 from evaluation.outcomes import Outcomes
 from evaluation.published import published
 from papers.qa_rag import data, differences, finetune, openings, released, rules as qa_rag_rules
+from papers.qa_rag.answers import PAPER_ENCODER
 from papers.qa_rag.data import QaRagDataError
 from papers.qa_rag.released import ANSWERS, RAGAS, Released
 from resources.authors_code import Code, NotInCode
@@ -472,6 +473,20 @@ def test_a_gain_that_depends_on_the_own_document_is_told_from_one_that_does_not(
     assert difference == pytest.approx(gains[0] - gains[1], abs=0.2)
 
 
+def test_the_gains_of_several_measures_are_told_apart() -> None:
+    contexts = by_own_document(0.4, 0.05)
+    measures = []
+    for of_row in contexts.frame.measures:
+        measures.append({**of_row, "recall": (0.3, 1.0)})
+    of_both = pd.Series(measures, contexts.frame.index)
+    both = Outcomes(contexts.frame.assign(measures=of_both), draws=200)
+    pairs = [("qa_rag", "question")]
+    table = differences.gains_by_own_document(both, pairs, ["precision", "recall"])
+    assert table.measure.tolist() == ["precision", "recall"]
+    assert str(table["difference of the gains"][1]).startswith("+0.0")
+    assert "measure" not in differences.gains_by_own_document(contexts, pairs)
+
+
 def test_the_gain_beside_the_own_document_may_be_of_another_measure() -> None:
     contexts = by_own_document(0.4, 0.05)
     measures = [{"answer_found": of_row["precision"]} for of_row in contexts.frame.measures]
@@ -479,7 +494,7 @@ def test_the_gain_beside_the_own_document_may_be_of_another_measure() -> None:
         contexts.frame.assign(measures=pd.Series(measures, contexts.frame.index)), draws=500
     )
     pairs = [("qa_rag", "question")]
-    (row,) = differences.gains_by_own_document(outcomes, pairs, "answer_found").to_dict("records")
+    (row,) = differences.gains_by_own_document(outcomes, pairs, ["answer_found"]).to_dict("records")
     assert float(str(row["difference of the gains"]).split()[0]) == pytest.approx(35, abs=3)
 
 
@@ -572,6 +587,8 @@ def test_the_printed_tables_decide_what_they_say() -> None:
         ("fine_tuned_first", "table4.question.f1", 0.6),
         ("precision_gap_larger", "table5.question.precision", 0.69),
         ("precision_gap_larger", "table5.question.recall", 0.5),
+        ("answer_searches_more_precise", "table3.hyde.precision", 0.56),
+        ("answer_track_helps_as_printed", "table5.question.precision", 0.72),
     ],
 )
 def test_an_order_in_print_holds_as_printed_and_not_with_another_number(
@@ -660,7 +677,42 @@ def test_the_opening_names_a_lead_that_only_the_correction_leaves_open() -> None
     family = differences.qa_rag_against(differences.OTHERS, out, "f1")
     (lead,) = (item for item in family if item.second == "question")
     assert lead.test.p < 0.05 < lead.p
-    words = openings._significant_alone(family, out)
-    assert (
-        words == f" Uncorrected, that over Only question ({figures.p_words(lead.test.p)}) would be."
-    )
+    assert openings._significant_alone(family, out) == [
+        f"Without the correction, the lead over Only question ({figures.p_words(lead.test.p)}) "
+        "would be significant."
+    ]
+
+
+def answered(f1_of_passages: float, **released_f1: float) -> Outcomes:
+    """Answers of the served model, and of the release with its contexts where there are any."""
+    rng = np.random.default_rng(5)
+    by_passages = f1_of_passages + np.tile([-0.1, 0.1], 20)
+    answers = {"qa_rag": by_passages, "closed_book": np.full(40, 0.5)}
+    frames = [Outcomes(rows("answers", "f1", answers)).frame.assign(source="rerun")]
+    if released_f1:
+        written = {arm: f1 + rng.normal(0, 0.1, 40) for arm, f1 in released_f1.items()}
+        frames += [
+            Outcomes(rows("answers", "f1", written)).frame.assign(source="released"),
+            by_own_document(0.4, 0.05).frame.assign(source="released"),
+        ]
+    return Outcomes(pd.concat(frames, ignore_index=True), labels=released.ARMS, draws=500)
+
+
+def test_the_opening_has_the_released_leads_first_and_the_rest_below() -> None:
+    f1 = {"qa_rag": 0.6, "question": 0.5, "hypothetical": 0.6, "hyde": 0.6, "multiquery": 0.6}
+    opening = openings.answers(answered(0.5, **f1), "a model", "an encoder")
+    first, below = opening.split("\n\n")
+    assert first.startswith("**Of the four leads of QA-RAG's answers that the paper prints, only")
+    assert "scored by another encoder" in first
+    assert "significantly more precise than those of Only question" in first
+    assert 1 <= first.count("[") <= 3
+    assert len(first.split()) <= 70
+    assert "a model nearer to the FDA's stays open" in below
+    by_its_encoder = openings.answers(answered(0.5, **f1), "a model", PAPER_ENCODER)
+    assert "another encoder" not in by_its_encoder
+
+
+def test_without_the_release_the_opening_is_about_the_served_model() -> None:
+    opening = openings.answers(answered(0.8), "a model", "an encoder")
+    assert opening.startswith("Shown the passages, a model answers nearer to the FDA's.")
+    assert "\n\n" not in opening

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +18,17 @@ from evaluation.outcomes import Outcomes
 from evaluation.published import Claim, published
 from helpers import vectors
 from helpers.completions import Choice, Reply
-from papers.qa_rag import data, differences, folder, judge, rerankers, retrieval as qr
+from papers.qa_rag import (
+    authors,
+    data,
+    differences,
+    folder,
+    judge,
+    openings,
+    released,
+    rerankers,
+    retrieval as qr,
+)
 from papers.qa_rag.data import Corpus, Passage
 from papers.qa_rag.retrieval import Query
 from papers.qa_rag.search import WINDOW, Searcher
@@ -386,6 +397,50 @@ def test_the_table_of_deciding_comparisons_has_those_of_the_rules() -> None:
     ]
 
 
+def test_here_too_p_is_adjusted_over_the_comparisons_of_table_5() -> None:
+    found = [0.6, 0.4, 0.5, 0.6, 0.5, 0.6, 0.5, 0.6, 0.5, 0.5, 0.5, 0.6]  # seven above a half
+    searches = []
+    for measure in ("precision_without_judge", "answer_found"):
+        searches += rows("qa_rag_authors", found, measure)
+        searches += rows("hypothetical_12_authors", [0.5] * 12, measure)
+    alone = decide("both_tracks_help", searches)
+    for measure in ("precision_without_judge", "answer_found"):
+        searches += rows("question_12", found, measure)
+    in_family = decide("both_tracks_help", searches)
+    assert alone.p is not None
+    assert in_family.p == pytest.approx(min(1.0, 2 * alone.p))
+    table = differences.deciding_table(Outcomes(searches, draws=200))
+    assert set(table.adjusted) == {"Holm over two"}
+    assert table.p.tolist()[0] == table.p.tolist()[2]
+
+
+def test_the_name_of_an_arm_has_commas_and_colons_in_parentheses_alone() -> None:
+    labels = qr.LABELS | judge.LABELS | released.ARMS | released.AGENT_LABELS | authors.LABELS
+    for label in labels.values():
+        outside = re.sub(r"\(.*?\)", "", label)
+        assert not set(outside) & {",", ":"}, label
+
+
+def test_the_opening_has_what_was_found_first_and_the_differences_below() -> None:
+    found = {"question": [0.0, 0.0, 1.0, 0.0] * 6, "hypothetical": [1.0, 1.0, 1.0, 0.0] * 6}
+    searches = []
+    for arm, values in found.items():
+        for place, row in enumerate(rows(arm, values, "answer_found")):
+            own = data.REMOVED if place % 2 else data.UNRECOGNISED
+            searches.append(replace(row, source="released", strata={data.OWN: own}))
+    for arm in ("question", "bm25_bare", "qa_rag", "question_rule", "qa_rag_rule"):
+        searches += rows(
+            arm, found["hypothetical" if "qa_rag" in arm else "question"], "answer_found"
+        )
+    opening = openings.retrieval(Outcomes(searches, labels=qr.LABELS, draws=200))
+    first, below = opening.split("\n\n")
+    assert "75.0 % of 24 questions, significantly more than the question with 25.0 %" in first
+    assert first.count("[") <= 3
+    assert len(first.split()) <= 70
+    assert "Where the authors' code removed this document" in below
+    assert "after Holm's correction over two tests" in below
+
+
 def test_the_fine_tuned_model_is_compared_with_hyde_by_the_authors_prompts_if_they_ran() -> None:
     answers = rows("hypothetical", WORSE, "document_recall")
     answers += rows("hyde", [0.0] * 12, "document_recall")
@@ -425,7 +480,7 @@ def test_a_note_says_where_the_choice_of_prompt_decides_what_holds_here(claim: C
     verdicts = set()
     for rule in (by_authors, by_project):
         verdicts.add(rules.evaluate_here(rule, out, paper="qa_rag").verdict)
-    assert ("decides the answer, which would be" in claim.note) == (len(verdicts) > 1)
+    assert ("decides the answer: with" in claim.note) == (len(verdicts) > 1)
 
 
 def test_no_verdict_on_the_papers_system_rests_on_a_stand_in() -> None:

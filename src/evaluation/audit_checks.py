@@ -14,6 +14,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import linear_kernel
 
 from evaluation import figures, paired
+from evaluation.measures import measure_label
 from evaluation.metrics import ALPHA, Column, proportion
 from evaluation.outcomes import Outcomes
 from evaluation.paired import Paired
@@ -104,13 +105,14 @@ def leakage(out: Outcomes) -> Iterator[CheckedPart]:
         own = rows.strata.map(lambda strata: strata[OWN])
         if own.nunique() != 2:
             continue
+        measure, _ = _main_measure(rows)
         tests = _tests_of_all_pairs(rows, out.draws)
         adjusted = paired.holm([test.p for test in tests.values()])
         for (pair, test), p in zip(tests.items(), adjusted, strict=True):
             arms = pair if test.difference > 0 else (pair[1], pair[0])
             gains = _gains_by_stratum(rows, own, arms, out.draws)
             if p < ALPHA and len(gains) == 2:
-                yield _leak(where, arms, gains)
+                yield _leak(where, arms, measure, gains)
 
 
 def _tests_of_all_pairs(rows: pd.DataFrame, draws: int) -> dict[tuple[str, str], Paired]:
@@ -133,13 +135,13 @@ def _gains_by_stratum(
     return gains
 
 
-def _leak(where: str, arms: tuple[str, str], gains: dict[str, Paired]) -> CheckedPart:
+def _leak(where: str, arms: tuple[str, str], measure: str, gains: dict[str, Paired]) -> CheckedPart:
     """Suspect if the intervals of both gains have nothing in common."""
     texts = [f"{value} {_points_text(gain)}" for value, gain in gains.items()]
     highest_low = max(gain.low for gain in gains.values())
     lowest_high = min(gain.high for gain in gains.values())
-    text = f"{' minus '.join(arms)}: {'; '.join(texts)}"
-    return CheckedPart(where, text, highest_low > lowest_high)
+    compared = f"{measure_label(measure)}, {' minus '.join(arms)}"
+    return CheckedPart(where, f"{compared}: {'; '.join(texts)}", highest_low > lowest_high)
 
 
 def floors(out: Outcomes) -> Iterator[CheckedPart]:

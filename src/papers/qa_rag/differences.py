@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -53,6 +54,12 @@ SAME_DOCUMENTS_LEADS = (
 )
 """The same where no document is removed."""
 
+ABLATION_LEADS = (
+    ("qa_rag_authors", "hypothetical_12_authors"),
+    ("qa_rag_authors", "question_12"),
+)
+"""QA-RAG's lead over either track alone, with answers to the authors' message: a family."""
+
 _PRECISION = "precision_without_judge"
 DECIDING = (
     (_PRECISION, AUTHORS_LEADS),
@@ -61,9 +68,8 @@ DECIDING = (
     ("answer_found", SAME_DOCUMENTS_LEADS),
     (_PRECISION, (("hypothetical_authors", "question_rule"),)),
     (_PRECISION, (("hypothetical_authors", "question"),)),
-    (_PRECISION, (("qa_rag_authors", "hypothetical_12_authors"),)),
-    ("answer_found", (("qa_rag_authors", "hypothetical_12_authors"),)),
-    (_PRECISION, (("qa_rag_authors", "question_12"),)),
+    (_PRECISION, ABLATION_LEADS),
+    ("answer_found", ABLATION_LEADS),
     ("document_recall", (("hypothetical_authors", "hyde_authors"),)),
 )
 """What decides here, by the rules of `data/published/qa_rag.yml`: measures, and families of pairs
@@ -236,25 +242,27 @@ def _has_both_groups(contexts: Outcomes, arms: set[str], measure: str) -> bool:
 
 
 def gains_by_own_document(
-    contexts: Outcomes, pairs: Sequence[tuple[str, str]], measure: str = "precision"
+    contexts: Outcomes, pairs: Sequence[tuple[str, str]], measures: Sequence[str] = ("precision",)
 ) -> pd.DataFrame:
     """Tabulate gains where the own document is removed, and elsewhere.
 
     Args:
         contexts: Rows of contexts, with the stratum of the own document.
         pairs: The method with the gain, and the one that loses the document.
-        measure: What is gained, by default the judge's context precision.
+        measures: What is gained, by default the judge's context precision; a column names it if
+            there are several.
 
     Returns:
-        A row for each pair that has questions of both kinds: both gains with their numbers of
-        questions, and their difference with its p, which says whether the gain depends on the
-        removal.
+        A row for each measure and pair that has questions of both kinds: both gains with their
+        numbers of questions, and their difference with its p, which says whether the gain depends
+        on the removal.
     """
     rows = []
-    for first, second in pairs:
+    for measure, (first, second) in product(measures, pairs):
         if not _has_both_groups(contexts, {first, second}, measure):
             continue
-        row = {"first": contexts.label(first), "second": contexts.label(second)}
+        row = {"measure": measure_label(measure)} if len(measures) > 1 else {}
+        row |= {"first": contexts.label(first), "second": contexts.label(second)}
         for value in (REMOVED, UNRECOGNISED):
             (comparison,) = contexts.where(**{OWN: value}).compare([(first, second)], measure)
             gain = figures.points(comparison.test)

@@ -1,8 +1,9 @@
 """Fine-tuning a model on the FDA's answers (QA-RAG, section 2.3; Table 1, Figure 2).
 
-There are two adapters. One is trained on the paper's split by rows, which leaves pairs of one
-document on both sides, and one on a split by documents, where only what was learnt of the manner of
-the answers can show.
+There are two adapters. One is trained on a split by rows, which leaves pairs of one document on
+both sides. The paper does not say how it split its pairs; that it did so by rows is inferred from
+the released test questions. The other adapter is trained on a split by documents, where only what
+was learnt of the manner of the answers can show.
 """
 
 import random
@@ -33,7 +34,7 @@ from resources.lora import Pair, TrainingLog
 from resources.settings import settings as user_settings
 
 INSTRUCTION = "Answer this question about regulatory guidance as the FDA would."
-SPLITS = {"rows": "by rows, as in the paper", "documents": "by documents"}
+SPLITS = {"rows": "by rows", "documents": "by documents"}
 COLOURS = {"rows": "#125ee0", "documents": "#c35410"}
 LABELS = {"base": "Not fine-tuned", "tuned": "Fine-tuned"}
 ADAPTER = "qa-rag-"
@@ -45,7 +46,7 @@ Split = Mapping[Part, Sequence[Question]]
 
 
 def split_rows(questions: Sequence[Question], seed: int, test: Sequence[Question]) -> Split:
-    """Split by rows as the paper does (section 2.3).
+    """Split by rows, as the released test questions suggest (section 2.3 does not say how).
 
     Pairs of one document, or one pair twice, fall on both sides. Those without an answer are left
     out, and what is not tested is divided 85 to 10.
@@ -283,7 +284,7 @@ def hypothetical(
 
     Returns:
         Queries of the kinds ``tuned`` and ``base``; and the models, of which ``rows`` is the one
-        that is fine-tuned on the paper's split by rows.
+        that is fine-tuned on the split by rows.
 
     Raises:
         ServiceError: See ``trained``.
@@ -323,7 +324,7 @@ def splits_table(
             "validation pairs": len(parts["validation"]),
             "test pairs": len(test),
             "test questions of a document that was trained on": _share(is_known, test),
-            "test questions that the training repeats": _share(is_repeated, test),
+            "test questions seen in training": _share(is_repeated, test),
             "asked": len(questions[name]),
             "documents of these": len({question.source for question in questions[name]}),
         }

@@ -43,7 +43,7 @@ LABELS = {
 }
 for _name, _config in PRINTED.items():
     if not _name.endswith("_12"):
-        LABELS[f"{_name}{AGENT}"] = f"{_config.label}, scoring agent"
+        LABELS[f"{_name}{AGENT}"] = f"{_config.label} with the scoring agent"
 
 CHECKED_BY = {"precision": "judge_useful", "recall": "judge_supported"}
 
@@ -361,7 +361,9 @@ class JudgeReport:
             return
         score = self.judged.score(measure, arm)
         if unfit_because:
-            found = f"It gave {figures.score_text(score)} on {score.n} questions."
+            found = (
+                f"Its unused ratings average {figures.number(score.value)} on {score.n} questions."
+            )
             self.run.not_run(number, f"{unfit_because}. {found}")
             return
         note = f"{self.judge} as judge of windows, on another corpus, with other models in each arm"

@@ -1,13 +1,15 @@
 """What the chapters on QA-RAG open with, built from the rows of the run."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from evaluation import decisions, figures, formats, metrics
+from evaluation import decisions, figures, metrics
 from evaluation.decisions import Decision
 from evaluation.outcomes import Comparison, Outcomes
 from evaluation.paired import Paired
+from papers.qa_rag.answers import PAPER_ENCODER
 from papers.qa_rag.data import OWN, REMOVED, UNRECOGNISED
 from papers.qa_rag.differences import (
     AUTHORS_LEADS,
@@ -26,6 +28,9 @@ def retrieval(outcomes: Outcomes) -> str:
     """Say which search finds the answer, in the authors' passages and in the rerun.
 
     The rerun may lack the arms that need an adapter.
+
+    Returns:
+        Two paragraphs: what was found, and the differences with their tests.
     """
     released = outcomes.where(source="released", task="")
     rerun = outcomes.where(source="rerun", task="")
@@ -34,42 +39,76 @@ def retrieval(outcomes: Outcomes) -> str:
     by_answer = released.score("answer_found", "hypothetical")
     by_question = released.score("answer_found", "question")
     n_questions = rerun.score("answer_found", "question").n
-    return (
-        f"**In the authors' passages, a generated answer {_finds(answer_against_question)} the "
-        f"question ({figures.number(by_answer.value)} against {figures.number(by_question.value)} "
-        f"of {n_questions} questions){_by_own_document(released)}.** {_rerun_of_retrieval(rerun)}"
-    )
+    how = {"agrees": "significantly more than", "differs": "no more than"}
+    compared = how.get(_verdict(answer_against_question), "which is not significantly more than")
+    findings = [
+        "**In the authors' passages, a generated answer finds the FDA's answer to "
+        f"{figures.number(by_answer.value)} of {n_questions} questions, {compared} the question "
+        f"with {figures.number(by_question.value)}.**"
+    ]
+    gains = _gains_by_own_document(released)
+    details = []
+    if gains:
+        findings.append(_lead_by_own_document(released, gains))
+        details += _gains_in_words(gains)
+    findings.append(_best_of_rerun(rerun))
+    details += _leads_of_rerun(rerun)
+    return _paragraphs(findings, details)
 
 
-def _by_own_document(released: Outcomes) -> str:
-    """The gain where the authors' rule removes the document with the answer, and elsewhere."""
+def _gains_by_own_document(released: Outcomes) -> dict[str, Comparison]:
+    """The gain where the authors' rule removes the document with the answer, and elsewhere.
+
+    Empty where there are no questions of both kinds.
+    """
     if not released.has_column(OWN):
-        return ""
+        return {}
     gains = {}
     for value in (REMOVED, UNRECOGNISED):
         group = released.where(**{OWN: value})
         if not {"hypothetical", "question"} <= group.arms_with("answer_found"):
-            return ""
+            return {}
         gains[value] = _compare(group, "hypothetical", "question", "answer_found")
+    return gains
+
+
+def _lead_by_own_document(released: Outcomes, gains: Mapping[str, Comparison]) -> str:
+    """Say whether the lead depends on the removal, and what is left of it elsewhere."""
+    larger = own_document_interaction(released, "hypothetical", "question", "answer_found")
+    is_larger = larger.difference > 0 and larger.p < metrics.ALPHA
+    how = "is larger" if is_larger else "is not significantly larger"
     return (
-        f": {_change(gains[REMOVED])} where their code removed the document with the answer for "
-        f"the question alone, {_change(gains[UNRECOGNISED])} elsewhere"
+        f"This lead {how} where their code removed the document with the answer for the question "
+        f"alone, and elsewhere it is {_significant(gains[UNRECOGNISED])}."
     )
 
 
-def _rerun_of_retrieval(rerun: Outcomes) -> str:
+def _gains_in_words(gains: Mapping[str, Comparison]) -> list[str]:
+    return [
+        "Where the authors' code removed this document, the generated answer minus the question is "
+        f"{_change(gains[REMOVED])}.",
+        f"Elsewhere it is {_change(gains[UNRECOGNISED])}.",
+    ]
+
+
+def _best_of_rerun(rerun: Outcomes) -> str:
     scores = {arm: rerun.score("answer_found", arm) for arm in rerun.arms}
     arms = [arm for arm in scores if arm != "reference"]
     best = max(arms, key=lambda arm: scores[arm].value)
     label = "BM25 without the guideline's name" if best == "bm25_bare" else rerun.label(best)
-    text = f"In this run, {label} finds the most ({figures.score_text(scores[best])})"
-    if "qa_rag" not in scores:
-        return f"{text}."
+    return f"In this run, {label} finds the most, {figures.score_text(scores[best])}."
+
+
+def _leads_of_rerun(rerun: Outcomes) -> list[str]:
+    """QA-RAG's lead over the question, without the authors' rule and with it."""
+    if "qa_rag" not in rerun.arms:
+        return []
     leads = compare_available(rerun, LEADS, "answer_found")
     lead = _of_pair(leads, "qa_rag", "question")
     sentences = [
-        f"{text}. With this project's prompts and small models, QA-RAG {_finds(lead)} the question "
-        f"({figures.points(lead.test)} points)."
+        f"In this run, with this project's prompts and small models, QA-RAG {_finds(lead)} the "
+        f"question.",
+        f"The difference is {figures.points(lead.test)} points.",
     ]
     if {"qa_rag_rule", "question_rule"} <= set(rerun.arms):
         by_rule = _of_pair(leads, "qa_rag_rule", "question_rule")
@@ -84,7 +123,7 @@ def _rerun_of_retrieval(rerun: Outcomes) -> str:
             "With answers to the authors' message in place of those to this project's prompt, it "
             f"is {figures.points(by_message.test)} points, {_significance(by_message, deciding)}."
         )
-    return " ".join(sentences)
+    return sentences
 
 
 def answers(
@@ -99,102 +138,187 @@ def answers(
         model: Name of the model that answers.
         encoder: Name of the encoder of BERTScore.
         correlation: Whether accurate contexts make precise answers, by this encoder.
+
+    Returns:
+        Two paragraphs, of the release and of the rest; one without the rows of the release.
     """
-    sentences = []
+    findings = []
+    details = []
     written = outcomes.where(source="released", task="answers")
     if len(written.frame):
         contexts = outcomes.where(source="released", task="contexts")
-        sentences.append(_released_answers(written, contexts, encoder))
+        findings += _released_leads(written, contexts, encoder)
+        details += _tests_of_released_leads(written, contexts, encoder)
     if correlation and correlation.verdict == "agrees":
-        sentences.append(
-            "By this encoder the more precise contexts have the better answers, as the paper says. "
-            f"{correlation.why}"
+        details.append(
+            "By this encoder, the more precise contexts have the better answers, as the paper says."
         )
-    rerun = outcomes.where(source="rerun", task="answers")
+    of_model = _gain_by_passages(outcomes.where(source="rerun", task="answers"), model)
+    if findings:
+        return _paragraphs(findings, [*details, *of_model])
+    return " ".join(of_model)
+
+
+def _gain_by_passages(rerun: Outcomes, model: str) -> list[str]:
+    """Say whether the passages bring the served model's answers nearer to the FDA's."""
     gain = _compare(rerun, "qa_rag", "closed_book", "f1")
     verdict = {
-        "agrees": "Shown the passages, {} answers nearer to the FDA's",
-        "differs": "Shown the passages, {} does not answer nearer to the FDA's",
-    }.get(_verdict(gain), "Whether the passages bring {}'s answers nearer to the FDA's stays open")
-    sentences.append(f"{verdict.format(model)}: F1 changes by {_change(gain)}, n = {gain.test.n}.")
-    return " ".join(sentences)
+        "agrees": "Shown the passages, {} answers nearer to the FDA's.",
+        "differs": "Shown the passages, {} does not answer nearer to the FDA's.",
+    }.get(
+        _verdict(gain),
+        "Whether the passages bring the answers of {} nearer to the FDA's stays open.",
+    )
+    change = f"Their effect on F1 is {figures.points(gain.test)} points"
+    return [verdict.format(model), f"{change} ({figures.p_words(gain.p)}, n = {gain.test.n})."]
 
 
-def _released_answers(written: Outcomes, contexts: Outcomes, encoder: str) -> str:
+def _released_leads(written: Outcomes, contexts: Outcomes, encoder: str) -> list[str]:
+    """Say how many leads of the answers are significant, and whether that of the contexts is."""
     family = qa_rag_against(OTHERS, written, "f1")
     n_sure = sum(_verdict(comparison) == "agrees" for comparison in family)
     n_words = {0: "none is", 1: "only one is", len(family): "all are"}
-    default = f"only {figures.in_words(n_sure)} are"
+    sure = n_words.get(n_sure, f"only {figures.in_words(n_sure)} are")
+    scored = "" if encoder == PAPER_ENCODER else "scored by another encoder "
     of_contexts = qa_rag_against(OTHERS, contexts, "precision")
     lead = _of_pair(of_contexts, "qa_rag", "question")
+    how = {"agrees": "significantly more precise", "differs": "no more precise"}
+    compared = how.get(_verdict(lead), "not significantly more precise")
     same_documents = contexts.where(**{OWN: UNRECOGNISED})
-    elsewhere = _compare(same_documents, "qa_rag", "question", "precision").test
+    elsewhere = _compare(same_documents, "qa_rag", "question", "precision")
+    return [
+        f"**Of the {figures.in_words(len(family))} leads of QA-RAG's answers that the paper "
+        f"prints, {sure} significant on the released answers, {scored}and corrected for "
+        f"{figures.in_words(len(family))} tests.**",
+        f"QA-RAG's contexts are {compared} than those of Only question, with a lead of "
+        f"{figures.points(lead.test)} points.",
+        "Where both searches read the same documents, this lead is "
+        f"{figures.points(elsewhere.test)} points and {_significant(elsewhere)}.",
+    ]
+
+
+def _tests_of_released_leads(written: Outcomes, contexts: Outcomes, encoder: str) -> list[str]:
+    """The p of the leads, and how the lead of the contexts depends on the own document."""
+    family = qa_rag_against(OTHERS, written, "f1")
+    of_contexts = qa_rag_against(OTHERS, contexts, "precision")
+    lead = _of_pair(of_contexts, "qa_rag", "question")
     larger = own_document_interaction(contexts, "qa_rag", "question")
-    return (
-        f"**Of the {figures.in_words(len(family))} advantages of QA-RAG's answers that the paper "
-        f"prints, {n_words.get(n_sure, default)} significant on the released answers (BERTScore by "
-        f"{encoder}; {family_in_words(family)}).**{_significant_alone(family, written)} "
-        "QA-RAG's contexts are "
-        f"{_change(lead, of_contexts)} more precise than those of the question. Where "
-        "the authors' code removes a question's own document for the question "
-        f"alone, this lead is larger, by {_change_of(larger)}; elsewhere it is "
-        f"{figures.points(elsewhere)} points (n = {elsewhere.n})."
-    )
+    n = len(of_contexts)
+    adjusted = f", adjusted over {figures.in_words(n)} tests" if n > 1 else ""
+    return [
+        f"The encoder of BERTScore is {encoder}.",
+        *_significant_alone(family, written),
+        f"Over all questions, the lead in context precision has {figures.p_words(lead.p)}"
+        f"{adjusted}.",
+        "Where the authors' code removes a question's own document for the question alone, this "
+        f"lead differs from that elsewhere by {_change_of(larger)}.",
+    ]
 
 
-def _significant_alone(family: Sequence[Comparison], outcomes: Outcomes) -> str:
-    """Name the comparisons that only the correction of p leaves open."""
+def _significant_alone(family: Sequence[Comparison], outcomes: Outcomes) -> list[str]:
+    """Name the comparisons that only the correction of p leaves open, in a sentence."""
     names = []
     for comparison in family:
         is_open = _verdict(comparison) == "inconclusive"
         if is_open and comparison.test.p < metrics.ALPHA:
             p = figures.p_words(comparison.test.p)
-            names.append(f"that over {outcomes.label(comparison.second)} ({p})")
-    return f" Uncorrected, {figures.listed(names)} would be." if names else ""
+            names.append(f"the lead over {outcomes.label(comparison.second)} ({p})")
+    if not names:
+        return []
+    return [f"Without the correction, {figures.listed(names)} would be significant."]
 
 
 def finetuning(outcomes: Outcomes, logs: Mapping[str, TrainingLog], base: str) -> str:
-    """Say whether fine-tuning brings answers nearer to the FDA's, in manner and in content."""
+    """Say whether fine-tuning brings answers nearer to the FDA's, in manner and in content.
+
+    Returns:
+        Two paragraphs: what changed, and the training with the change on other documents.
+    """
     log = logs["rows"]
     by_documents = outcomes.where(task="documents")
-    rows = _compare(outcomes.where(task="rows"), "tuned", "base", "f1")
+    by_rows = outcomes.where(task="rows")
+    rows = _compare(by_rows, "tuned", "base", "f1")
     documents = _compare(by_documents, "tuned", "base", "f1")
     n_documents = by_documents.frame.cluster.nunique()
-    change_on_documents = _change(documents)
-    if 2.0 ** (1 - n_documents) >= metrics.ALPHA:
-        points = figures.points(documents.test)
-        change_on_documents = f"{points} points (too few documents for a test)"
     n_steps = int(log.settings["steps"])
-    same_answers = _same_answers(outcomes.where(task="rows"))
-    return (
-        f"**{_effect_of_training(rows).format(base)}.** After {n_steps} steps on {log.pairs} short "
-        f"pairs, its BERTScore F1 on {rows.test.n} test questions is {_higher_or_lower(rows)}."
-        f"{same_answers} On {documents.test.n} questions from {n_documents} documents that were "
-        f"not trained on, the change is {change_on_documents}."
-    )
+    same_answers = _same_answers(by_rows)
+    findings = [
+        f"**{_effect_of_training(rows).format(base)}.**",
+        f"On {rows.test.n} test questions, their F1 changes by {figures.points(rows.test)} points.",
+        _cause_of_loss(same_answers),
+    ]
+    details = [
+        f"The model was trained for {n_steps} steps on {log.pairs} short pairs.",
+        f"F1 is that of BERTScore, and its change has {figures.p_words(rows.p)}.",
+        *_same_answers_in_words(same_answers),
+        f"On {documents.test.n} questions from {n_documents} documents that were not trained on, "
+        f"F1 changes by {figures.points(documents.test)} points.",
+    ]
+    if 2.0 ** (1 - n_documents) >= metrics.ALPHA:
+        details.append("These are too few documents for a test.")
+    else:
+        details.append(f"This change has {figures.p_words(documents.p)}.")
+    return _paragraphs(findings, details)
 
 
 MIN_SHARE_OF_ONE_ANSWER = 0.1
 """Share of the questions from which on one and the same answer is named."""
 
 
-def _same_answers(outcomes: Outcomes) -> str:
-    """How F1 changes where the tuned model gives its commonest answer, and elsewhere."""
+@dataclass(frozen=True)
+class SameAnswers:
+    """The answer that a trained model gives most often, where it gives it often.
+
+    Attributes:
+        text: The answer.
+        n: Number of questions that it is given to.
+        change: Mean change of F1 on these questions.
+        change_of_others: Mean change of F1 on the other questions.
+    """
+
+    text: str
+    n: int
+    change: float
+    change_of_others: float
+
+
+def _same_answers(outcomes: Outcomes) -> SameAnswers | None:
+    """How F1 changes where the tuned model gives its commonest answer, and elsewhere.
+
+    None where no answer is given to many questions, or one is given to all.
+    """
     rows = outcomes.frame.assign(f1=[measures["f1"][0] for measures in outcomes.frame.measures])
     f1 = rows.pivot(index="unit", columns="arm", values="f1")
     change = f1.tuned - f1.base
     texts = rows[rows.arm == "tuned"].set_index("unit").answer.fillna("").str.strip()
-    commonest = texts.value_counts().idxmax()
+    commonest = str(texts.value_counts().idxmax())
     is_commonest = texts.reindex(change.index) == commonest
     n_answers = int(is_commonest.sum())
     if n_answers < max(2, MIN_SHARE_OF_ONE_ANSWER * len(texts)) or is_commonest.all():
-        return ""
-    of_these = figures.signed(100 * float(np.mean(change[is_commonest])), 1)
-    of_others = figures.signed(100 * float(np.mean(change[~is_commonest])), 1)
-    return (
-        f' {n_answers} answers are exactly "{commonest}". Their F1 changes by {of_these} points; '
-        f"that of the other answers by {of_others} points."
+        return None
+    return SameAnswers(
+        text=commonest,
+        n=n_answers,
+        change=float(np.mean(change[is_commonest])),
+        change_of_others=float(np.mean(change[~is_commonest])),
     )
+
+
+def _cause_of_loss(same: SameAnswers | None) -> str:
+    """Say that the whole loss comes from one repeated answer; empty if it does not."""
+    if same is None or same.change >= 0 or same.change_of_others < 0:
+        return ""
+    return f'On average, F1 falls only where the answer is "{same.text}" and nothing else.'
+
+
+def _same_answers_in_words(same: SameAnswers | None) -> list[str]:
+    if same is None:
+        return []
+    return [
+        f'{same.n} answers say "{same.text}" and nothing else.',
+        f"Their F1 changes by {figures.signed(100 * same.change, 1)} points, and that of the other "
+        f"answers by {figures.signed(100 * same.change_of_others, 1)} points.",
+    ]
 
 
 def _effect_of_training(comparison: Comparison) -> str:
@@ -235,16 +359,14 @@ def _change(comparison: Comparison, family: Sequence[Comparison] = ()) -> str:
     return f"{figures.points(comparison.test)} points ({', '.join(filter(None, parts))})"
 
 
-def _higher_or_lower(comparison: Comparison) -> str:
-    """A difference in words, with its p: `10.7 [4.0, 18.4] points lower (p = 0.002)`."""
-    test = comparison.test
-    values = [100 * share for share in (test.difference, test.low, test.high)]
-    direction = "higher"
-    if test.difference < 0:
-        direction = "lower"
-        values = [-values[0], -values[2], -values[1]]
-    value, low, high = (f"{number:z.1f}".replace("-", formats.MINUS) for number in values)
-    return f"{value} [{low}, {high}] points {direction} ({figures.p_words(comparison.p)})"
+def _significant(comparison: Comparison) -> str:
+    return "significant" if comparison.p < metrics.ALPHA else "not significant"
+
+
+def _paragraphs(findings: Sequence[str], details: Sequence[str]) -> str:
+    """The findings and what else is said, without what is empty; the page parts them."""
+    paragraphs = [" ".join(filter(None, sentences)) for sentences in (findings, details)]
+    return "\n\n".join(filter(None, paragraphs))
 
 
 def _significance(comparison: Comparison, family: Sequence[Comparison]) -> str:

@@ -61,7 +61,7 @@ MORE = {
 They are read if a source gives them.
 """
 AGENT_LABELS = {
-    f"{arm}_agent": f"{label}, scoring agent"
+    f"{arm}_agent": f"{label} with the scoring agent"
     for arm, label in ARMS.items()
     if not arm.endswith("_12")
 }

@@ -47,10 +47,10 @@ class ArmConfig:
 
 PRINTED = {
     "qa_rag": ArmConfig(
-        "QA-RAG: question (12), hypothetical answer (12)", (("question", 12), ("tuned", 12))
+        "QA-RAG (question 12, hypothetical answer 12)", (("question", 12), ("tuned", 12))
     ),
     "multiquery": ArmConfig(
-        "Multiquery: question (6) + three more (6 each)", (("question", 6), ("multi", 6))
+        "Multiquery (question 6, three more 6 each)", (("question", 6), ("multi", 6))
     ),
     "hyde": ArmConfig("HyDE by a larger model (24)", (("hyde", 24),)),
     "question": ArmConfig("Only question (24)", (("question", 24),)),
@@ -64,12 +64,12 @@ OTHERS = {
     "bare": ArmConfig("Only question without the guideline that it names (24)", (("bare", 24),)),
     "windows": ArmConfig("Only question by windows (24)", (("question", 24),), by="windows"),
     "windows_bare": ArmConfig(
-        "Only question by windows, without the guideline that it names (24)",
+        "Only question by windows without the guideline that it names (24)",
         (("bare", 24),),
         by="windows",
     ),
     "windows_qa_rag": ArmConfig(
-        "QA-RAG by windows: question (12), hypothetical answer (12)",
+        "QA-RAG by windows (question 12, hypothetical answer 12)",
         (("question", 12), ("tuned", 12)),
         by="windows",
     ),
@@ -95,29 +95,29 @@ _RULE_LABELS = {
 
 
 def _without_own_document(name: str, rule: str, removed: tuple[str, ...]) -> ArmConfig:
-    return replace(PRINTED[name], label=f"{_RULE_LABELS[name]}: {rule}", removed=removed)
+    return replace(PRINTED[name], label=f"{_RULE_LABELS[name]} ({rule})", removed=removed)
 
 
 _BY_QUESTION = "own document removed for the question alone"
 _BY_ALL = "own document removed for every query"
 AUTHORS = {
     "multiquery_authors": ArmConfig(
-        "Multiquery, authors' prompt: question (8) + two more (8 each)",
+        "Multiquery with the authors' prompt (question 8, two more 8 each)",
         (("question", 8), ("multi_authors", 8)),
     ),
     "hyde_authors": ArmConfig("HyDE with the authors' prompt (24)", (("hyde_authors", 24),)),
     "hypothetical_authors": ArmConfig(
-        "Only hypothetical answer, authors' prompt (24)", (("tuned_authors", 24),)
+        "Only hypothetical answer with the authors' prompt (24)", (("tuned_authors", 24),)
     ),
     "qa_rag_authors": ArmConfig(
-        "QA-RAG, authors' prompt: question (12), hypothetical answer (12)",
+        "QA-RAG with the authors' prompt (question 12, hypothetical answer 12)",
         (("question", 12), ("tuned_authors", 12)),
     ),
     "hypothetical_12_authors": ArmConfig(
-        "Only hypothetical answer, authors' prompt (12)", (("tuned_authors", 12),)
+        "Only hypothetical answer with the authors' prompt (12)", (("tuned_authors", 12),)
     ),
     "qa_rag_authors_rule": ArmConfig(
-        "QA-RAG, authors' prompt: own document removed for the question alone",
+        "QA-RAG with the authors' prompt (own document removed for the question alone)",
         (("question", 12), ("tuned_authors", 12)),
         removed=("question", "multi"),
     ),

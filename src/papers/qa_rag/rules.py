@@ -205,6 +205,38 @@ def answer_is_vital(_: Outcomes, *, printed: Published, **__: Any) -> Decision: 
     return Decision(decisions.exactly(all(loses_more)), why)
 
 
+def answer_track_helps_as_printed(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  # noqa: ANN401
+    """Whether Table 5 prints a lower precision without the hypothetical answer (section 3.5)."""
+    full = printed.number("qa_rag.table5.qa_rag.precision")
+    without_answer = printed.number("qa_rag.table5.question.precision")
+    change = figures.signed(without_answer.value - full.value, 3)
+    why = (
+        f"As printed, context precision changes by {change} without the hypothetical answer, from "
+        f"{full.printed} to {without_answer.printed}."
+    )
+    return Decision(decisions.exactly(without_answer.value < full.value), why)
+
+
+WITH_ANSWER = ("qa_rag", "hypothetical", "hyde")
+"""Methods that search with an answer (section 4.1); the others of `PRINTED` search without one."""
+
+
+def answer_searches_more_precise(outcomes: Outcomes, *, printed: Published, **_: Any) -> Decision:  # noqa: ANN401
+    """Whether Table 3 prints each method with an answer above each without one (section 4.1)."""
+    order = _order(printed, "table3", "precision")
+    last_with = [arm for arm in order if arm in WITH_ANSWER][-1]
+    first_without = next(arm for arm in order if arm not in WITH_ANSWER)
+    with_value, without_value = _values(
+        outcomes, printed, "table3", "precision", [last_with, first_without]
+    )
+    why = (
+        "Of the methods that search with an answer, the lowest context precision of Table 3 is "
+        f"that of {with_value}. Of the others, the highest is that of {without_value}."
+    )
+    n_with = len(WITH_ANSWER)
+    return Decision(decisions.exactly(set(order[:n_with]) == set(WITH_ANSWER)), why)
+
+
 AGENT_WINS_RECALL = {"multiquery", "hyde"}
 """Where the scoring agent has the higher context recall (section 3.5)."""
 
