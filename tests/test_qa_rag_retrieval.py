@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from short_answers import assert_short_answer
 
 from evaluation import decisions, record, rules
 from evaluation.answers import RELEASED, Answer, make_row, read
@@ -435,8 +436,7 @@ def test_the_opening_has_what_was_found_first_and_the_differences_below() -> Non
     opening = openings.retrieval(Outcomes(searches, labels=qr.LABELS, draws=200))
     first, below = opening.split("\n\n")
     assert "75.0 % of 24 questions, significantly more than the question with 25.0 %" in first
-    assert first.count("[") <= 3
-    assert len(first.split()) <= 70
+    assert_short_answer(opening)
     assert "Where the authors' code removed this document" in below
     assert "after Holm's correction over two tests" in below
 
