@@ -95,7 +95,9 @@ def _best_of_rerun(rerun: Outcomes) -> str:
     scores = {arm: rerun.score("answer_found", arm) for arm in rerun.arms}
     arms = [arm for arm in scores if arm != "reference"]
     best = max(arms, key=lambda arm: scores[arm].value)
-    label = "BM25 without the guideline's name" if best == "bm25_bare" else rerun.label(best)
+    label = rerun.label(best).partition(" (")[0]
+    if best == "bm25_bare":
+        label = "BM25 without the guideline's name"
     return f"In this run, {label} finds the most, {figures.score_text(scores[best])}."
 
 
