@@ -789,7 +789,8 @@ def _reason(table: pd.DataFrame, is_decisive: pd.Series) -> str:
     """Say how many differences are significant, and which of the decisive ones is the smallest."""
     n_lower = int((table["difference"] < 0).sum())
     weakest = table[is_decisive].sort_values("difference").iloc[0]
-    extreme = "clearest" if weakest["verdict"] == "differs" else "least clear"
+    is_open = weakest["verdict"] == "inconclusive"
+    lowest = "The lowest of the undecided ones" if is_open else "The lowest"
     verb = "is" if n_lower == 1 else "are"
     negative = f" {n_lower} of {len(table)} {verb} negative." if n_lower else ""
     difference = figures.signed(weakest["difference"], 2)
@@ -798,8 +799,8 @@ def _reason(table: pd.DataFrame, is_decisive: pd.Series) -> str:
     p = _range_text(weakest["low"], weakest["high"])
     return (
         f"{_n_significant(table)} significantly positive, whichever rows both systems get right."
-        f"{negative} The {extreme} is {difference} points against "
-        f"{against} on {weakest['rows']:,} rows (McNemar, Holm: {p})."
+        f"{negative} {lowest} is {difference} points against {against}, over "
+        f"{weakest['rows']:,} rows (McNemar, Holm: {p})."
     )
 
 
