@@ -41,6 +41,9 @@ def test_columns_are_found_by_name_or_named() -> None:
     assert find_column(table, "", ["drug", "drug name"], "--drug-column") == "Drug-Name"
     assert find_column(table, "event", ["pt"], "--effect-column") == "event"
     assert find_column(table, "", ["organ"], "", needed=False) == ""
+    for name in ("Side effect(s)", "side_effects", "SideEffect", "SIDE EFFECT:"):
+        table_of_one = pd.DataFrame([["a"]], columns=[name])
+        assert find_column(table_of_one, "", ["side effect"], "--effect-column") == name
     with pytest.raises(TextError, match=r"several columns fit: PT, event.*--effect-column"):
         find_column(table, "", ["pt", "event"], "--effect-column")
     with pytest.raises(TextError, match=r"no column 'x' among: Drug-Name, PT, event"):
@@ -54,7 +57,9 @@ def test_columns_are_found_by_name_or_named() -> None:
     [
         ("t.csv", b"drug,effect\n", "it has no row"),
         ("t.csv", b"drug,effect\n\n,\n", "it has no row"),
-        ("t.csv", b"", "No columns"),
+        ("t.csv", b"", "the file is empty"),
+        ("t.csv", b"drug,effect\na,b\nc,d,e\n", "line 3 has 3 cells, where 2 columns are"),
+        ("t.docx", b"PK\x03\x04", "it is a Word file; a CSV, TSV or Excel"),
         ("t.csv", b"drug,effect\nacid, folic,nausea\n", "comma in quotes"),
         ("t.xlsx", b"drug,effect\na,b\n", "cannot be read as an Excel workbook"),
         ("t.xlsx", b"PK\x03\x04" + b"x" * 99, "cannot be read as an Excel workbook"),

@@ -14,6 +14,15 @@ from helpers.texts import TextError
 EXCEL = (".xlsx", ".xlsm")
 SEPARATORS = (",", ";", "\t", "|")
 """What may separate the cells of a text file; the one that its first line has most often does."""
+OTHER_KINDS = {
+    ".doc": "a Word file",
+    ".docx": "a Word file",
+    ".odt": "a text document",
+    ".ods": "an OpenDocument table",
+    ".pdf": "a PDF file",
+    ".xls": "an old Excel file",
+}
+"""Files that are taken for tables, and are none that can be read."""
 MAX_UNPACKED = 300_000_000
 """Bytes that a workbook may have unpacked."""
 FIRST_ROW = 2
@@ -34,6 +43,11 @@ def read_table(path: Path) -> pd.DataFrame:
     Raises:
         TextError: It is no such table, or has no row.
     """
+    kind = OTHER_KINDS.get(path.suffix.lower())
+    if kind and path.is_file():
+        raise TextError(
+            f"it is {kind}; a CSV, TSV or Excel (.xlsx) file is needed. Save the table as one."
+        )
     if path.suffix.lower() in EXCEL:
         table = _read_workbook(path)
     else:
@@ -77,8 +91,8 @@ def find_column(
     Args:
         table: What `read_table` returns.
         chosen: The column that the user names; empty to find it.
-        names: Names that such a column may have, in lower case with single spaces; an error
-            shows the first.
+        names: Names that such a column may have, whatever their case, punctuation and plural; an
+            error shows the first.
         option: How the user can name the column, such as ``--drug-column``.
         needed: Whether a table without the column is an error, and one with several; else the first
             is meant.
@@ -108,9 +122,12 @@ def find_column(
 
 
 def _matching_columns(columns: Sequence[str], names: Sequence[str]) -> list[str]:
-    matches = []
-    for column in columns:
-        words = re.sub(r"[\W_]+", " ", column.lower()).strip()
-        if words in names:
-            matches.append(column)
-    return matches
+    keys = {_name_key(name) for name in names}
+    return [column for column in columns if _name_key(column) in keys]
+
+
+def _name_key(name: str) -> str:
+    """A column's name without case, spaces, punctuation and a plural ending such as "(s)"."""
+    singular = re.sub(r"\((?:e?s)\)", "", name.lower())
+    letters = re.sub(r"[\W_]+", "", singular)
+    return letters.removesuffix("s")

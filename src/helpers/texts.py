@@ -3,6 +3,7 @@
 import codecs
 import io
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,6 +17,12 @@ MAX_BYTES = 100_000_000
 
 OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 """Without O_NONBLOCK, opening a named pipe waits for somebody to write to it."""
+
+
+_TOO_MANY = re.compile(
+    r"Expected (?P<expected>\d+) fields in line (?P<line>\d+), saw (?P<found>\d+)"
+)
+"""How pandas says that a line has more cells than columns."""
 
 
 class TextError(PublicError, ValueError):
@@ -126,9 +133,13 @@ def read_csv(
             keep_default_na=False,
             skip_blank_lines=not blank_lines,
         )
-    except (TextError, pd.errors.EmptyDataError, pd.errors.ParserError) as error:
+    except TextError as error:
         found = str(error).strip().rstrip(".")
         raise TextError(f"{found}. A CSV{needed} is needed.") from error
+    except pd.errors.EmptyDataError as error:
+        raise TextError(f"the file is empty. A CSV{needed} is needed.") from error
+    except pd.errors.ParserError as error:
+        raise TextError(f"{_explain_parser(error, separator)} A CSV{needed} is needed.") from error
     if not isinstance(table.index, pd.RangeIndex):
         raise TextError(
             "rows have more cells than the first has columns. Put names with a comma in quotes."
@@ -143,3 +154,15 @@ def read_csv(
     if table.empty:
         raise TextError("it has no row.")
     return table
+
+
+def _explain_parser(error: pd.errors.ParserError, separator: str) -> str:
+    """Say which line has too many cells, or else what pandas says."""
+    match = _TOO_MANY.search(str(error))
+    if match is None:
+        return f"{str(error).strip().rstrip('.')}."
+    name = "a tab" if separator == "\t" else repr(separator)
+    return (
+        f"line {match['line']} has {match['found']} cells, where {match['expected']} columns are. "
+        f"Put a cell that has {name} in it in quotes, or remove it."
+    )
