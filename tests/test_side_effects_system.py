@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import pandas as pd
 import pytest
@@ -26,7 +27,7 @@ from papers.side_effects import (
     system,
 )
 from papers.side_effects.catalogue import Catalogue, Frequency, read_sider
-from papers.side_effects.reading import EXAMPLES, Reader
+from papers.side_effects.reading import EXAMPLES, Reader, examples_for
 from papers.side_effects.system import SideEffects
 from rag.names import Vocabulary
 from rag.system_answer import SystemAnswer
@@ -246,6 +247,32 @@ def test_numbers_above_one_without_a_sign_are_per_cent(tmp_path: Path) -> None:
     assert own_table.read_catalogue(path).facts.frequency[("a", "c")] == pytest.approx(0.12)
     path.write_text("drug,effect,rate\na,b,0.5\na,c,0.12\n")
     assert own_table.read_catalogue(path).facts.frequency[("a", "c")] == pytest.approx(0.12)
+
+
+def test_a_list_in_a_cell_is_split_as_asked_or_else_named(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text('drug,side effect(s)\na,"nausea, rash"\nb,"rash | itch; pain"\n')
+    catalogue = own_table.read_catalogue(path)
+    assert catalogue.facts.effects == {"a": ("nausea, rash",), "b": ("rash", "itch", "pain")}
+    (note,) = catalogue.notes
+    assert "'nausea, rash' in row 2" in note
+    assert "--separator" in note
+    split = own_table.read_catalogue(path, separator=",")
+    assert split.facts.effects["a"] == ("nausea", "rash")
+    assert split.notes == ()
+
+
+def test_examples_are_of_the_table_and_never_the_question(tmp_path: Path) -> None:
+    catalogue = own_table.read_catalogue(own_file(tmp_path))
+    reader = Reader(catalogue.facts.vocabulary)
+    examples = examples_for(catalogue.facts)
+    for example in examples:
+        assert reader.read(example).form is not None
+    own = SideEffects(catalogue, cast(Graph, None), Reader(Vocabulary.by_role(drug=["x"])))
+    text = own.ask(examples[0]).text
+    assert examples[0] not in text
+    assert examples[1] in text
+    assert "metformin" not in text
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,16 @@ from typing import Annotated
 import typer
 
 
-def ask_side_effects(
+def ask_side_effects(  # noqa: PLR0913  # options of a command
     question: Annotated[str, typer.Argument(help='such as "Which drugs cause tinnitus?"')],
     table: Annotated[
         Path | None, typer.Option(help="your own CSV, TSV or Excel file; default: SIDER 4.1")
     ] = None,
     drug_column: Annotated[str, typer.Option(help="its column of drugs; else by name")] = "",
     effect_column: Annotated[str, typer.Option(help="its column of effects; else by name")] = "",
+    separator: Annotated[
+        str, typer.Option(help="of several effects in a cell, such as ','; ';' and '|' always are")
+    ] = "",
     llm: Annotated[
         bool, typer.Option("--llm", help="start the embedded model if none is available")
     ] = False,
@@ -24,7 +27,11 @@ def ask_side_effects(
     from papers.side_effects import system  # noqa: PLC0415  # takes seconds
 
     with system.open_system(
-        table or "", drug_column=drug_column, effect_column=effect_column, start_llm=llm
+        table or "",
+        drug_column=drug_column,
+        effect_column=effect_column,
+        separator=separator,
+        start_llm=llm,
     ) as side_effects:
         answer = side_effects.ask(question)
     text = json.dumps(answer.as_dict(), indent=1) if as_json else str(answer)

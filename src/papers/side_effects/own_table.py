@@ -57,6 +57,8 @@ NAMES = {
 """Names that a column of each kind may have; the last three kinds may be missing."""
 SEVERAL = re.compile(r"\s*[;|\n]\s*")
 """What separates several names in one cell."""
+LIST_COMMA = re.compile(r",(?!\d)")
+"""A comma that may separate names, unlike that in "2,4-dinitrophenol"."""
 
 
 class TableError(PublicError, ValueError):
@@ -115,8 +117,16 @@ def _list_effects(rows: Sequence[OwnRow]) -> dict[str, tuple[str, ...]]:
     return {drug: tuple(of_drug) for drug, of_drug in effects.items()}
 
 
-def read_rows(path: str | Path, drug_column: str = "", effect_column: str = "") -> list[OwnRow]:
+def read_rows(
+    path: str | Path, drug_column: str = "", effect_column: str = "", separator: str = ""
+) -> list[OwnRow]:
     """Read the pairs of a table; see `read`.
+
+    Args:
+        path: CSV, TSV or Excel file.
+        drug_column: The column of drugs; found by its name if left out.
+        effect_column: The column of side effects; so too.
+        separator: What else than ";", "|" and a line end separates several effects in a cell.
 
     Raises:
         TableError: See `read`.
@@ -132,6 +142,9 @@ def read_rows(path: str | Path, drug_column: str = "", effect_column: str = "") 
             )
     except texts.TextError as error:
         raise TableError(f"{path}: {error}") from error
+    if separator:
+        effects = table[columns["effect"]].str.replace(separator, ";", regex=False)
+        table = table.assign(**{columns["effect"]: effects})
     rows = list(_rows(table, columns))
     incomplete = [row for row in rows if "" in row.pair]
     if incomplete:
@@ -160,15 +173,17 @@ def _names(cell: object) -> list[str]:
     return not_empty or [""]
 
 
-def read_catalogue(path: str | Path, drug_column: str = "", effect_column: str = "") -> Catalogue:
-    """Read a table as what the system answers from; see `read`.
+def read_catalogue(
+    path: str | Path, drug_column: str = "", effect_column: str = "", separator: str = ""
+) -> Catalogue:
+    """Read a table as what the system answers from; see `read_rows`.
 
     A column of frequencies, of drug classes and of organ classes is used if there is one.
 
     Raises:
         TableError: See `read`.
     """
-    rows = read_rows(path, drug_column, effect_column)
+    rows = read_rows(path, drug_column, effect_column, separator)
     name = Path(path).name
     frequencies = _read_frequencies(rows, name)
     sources: dict[Pair | str, str] = {}
@@ -177,8 +192,29 @@ def read_catalogue(path: str | Path, drug_column: str = "", effect_column: str =
         sources[pair] = f"{name}, {word} {', '.join(map(str, numbers))}"
     facts = _facts(rows, frequencies)
     return Catalogue(
-        name, facts.digest, facts, frequencies, sources, is_own=True, citations=(f"{name}, yours",)
+        name,
+        facts.digest,
+        facts,
+        frequencies,
+        sources,
+        is_own=True,
+        notes=_note_on_lists(rows),
+        citations=(f"{name}, yours",),
     )
+
+
+def _note_on_lists(rows: Sequence[OwnRow]) -> tuple[str, ...]:
+    """Say that effects with a comma were each read as one, for they may be lists."""
+    with_comma = [row for row in rows if LIST_COMMA.search(row.effect)]
+    if not with_comma:
+        return ()
+    first = with_comma[0]
+    cells = "1 cell" if len(with_comma) == 1 else f"{len(with_comma):,} cells"
+    note = (
+        f"{cells} of effects with a comma: each was read as one effect, such as "
+        f"{first.effect!r} in row {first.number}. If it is a list, add --separator ','."
+    )
+    return (note,)
 
 
 def _numbers_of_pairs(rows: Sequence[OwnRow]) -> dict[Pair, list[int]]:

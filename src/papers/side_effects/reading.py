@@ -16,6 +16,7 @@ from rapidfuzz.distance import OSA
 
 from helpers.llm import LLM
 from papers.side_effects import forward, reverse_arms
+from papers.side_effects.facts import Facts
 from papers.side_effects.normalisers import Dictionary
 from papers.side_effects.questions import (
     FORMS,
@@ -174,6 +175,23 @@ _PLACEHOLDER = re.compile(r"\{\w+\}")
 MIN_NAME_LETTERS = 3
 """A shorter word is no misspelt name."""
 NOT_UNDERSTOOD = "This question has none of the forms that are understood by rules."
+
+
+def examples_for(facts: Facts) -> tuple[str, ...]:
+    """Questions about the names of a table, that the table can answer."""
+    first, *further = sorted(facts.effects, key=lambda drug: -len(facts.effects[drug]))
+    effect = facts.effects[first][0]
+    examples = [
+        f"Which drugs cause {effect}?",
+        f"Is {effect} a side effect of {first}?",
+        f"What are the side effects of {first}?",
+    ]
+    if further:
+        examples.append(f"Which side effects do {first} and {further[0]} share?")
+    if facts.frequency:
+        drug, listed = next(iter(facts.frequency))
+        examples.append(f"How often does {drug} cause {listed}?")
+    return tuple(examples)
 
 
 def _words(text: str) -> list[str]:

@@ -24,7 +24,7 @@ from papers.side_effects import corpus, facts, own_table
 from papers.side_effects.catalogue import Catalogue, read_sider
 from papers.side_effects.own_graph import OwnGraph, own_labels
 from papers.side_effects.own_table import TableError
-from papers.side_effects.reading import EXAMPLES, AskForm, Reader, Reading
+from papers.side_effects.reading import EXAMPLES, AskForm, Reader, Reading, examples_for
 from papers.side_effects.results import make_result
 from rag.system_answer import SystemAnswer
 from resources import services
@@ -98,7 +98,9 @@ class SideEffects:
         notes = [*self.catalogue.notes, *_reading_notes(reading)]
         if self.reader.llm is None:
             notes.append(NO_MODEL)
-        examples = "\n".join(f"  {example}" for example in EXAMPLES)
+        known = examples_for(self.catalogue.facts) if self.catalogue.is_own else EXAMPLES
+        same = question.strip().casefold()
+        examples = "\n".join(f"  {item}" for item in known if item.casefold() != same)
         text = f"{reading.problem}\nQuestions that can be answered, for example:\n{examples}"
         return SystemAnswer(question, text, answered=False, notes=tuple(notes))
 
@@ -123,6 +125,7 @@ def open_system(
     *,
     drug_column: str = "",
     effect_column: str = "",
+    separator: str = "",
     data: str = "auto",
     start_llm: bool = False,
 ) -> Iterator[SideEffects]:
@@ -135,6 +138,7 @@ def open_system(
         table: A table of one's own (CSV, TSV or Excel); SIDER if left out.
         drug_column: Its column of drugs; found by its name if left out.
         effect_column: Its column of side effects; so too.
+        separator: What separates several effects in one of its cells, beside ";" and "|".
         data: Which SIDER to read: "real", "sample", or "auto".
         start_llm: Whether to start the embedded model if none is available.
 
@@ -143,7 +147,7 @@ def open_system(
         GraphError: The graph cannot be used.
     """
     if table:
-        catalogue = own_table.read_catalogue(table, drug_column, effect_column)
+        catalogue = own_table.read_catalogue(table, drug_column, effect_column, separator)
     else:
         catalogue = read_sider(data)
     with ExitStack() as stack:
