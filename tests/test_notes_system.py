@@ -348,6 +348,20 @@ def test_where_nothing_passes_the_filters_no_model_is_asked(folder):
         opened(folder, model).ask(" ")
 
 
+def test_a_number_names_the_only_patient_that_has_it(tmp_path):
+    for patient in ("p17", "p18", "q18"):
+        (tmp_path / f"{patient}_2021-03-02.txt").write_text("Takes lacosamide 50 mg BID.")
+    notes = opened(tmp_path)
+    question = "Which drugs are taken?"
+    answer = notes.ask(question, system.make_filters("017"))
+    assert "Patient '017' is p17." in answer.notes
+    assert answer.details["audit"]["patients"] == "p17"
+    assert (
+        "(patient 18). There are notes of p17, p18, q18."
+        in notes.ask(question, system.make_filters("18")).text
+    )
+
+
 def test_an_excerpt_shows_the_part_that_answers():
     text = "Sleep is fair. " * 40 + "Carbamazepine was stopped for double vision. " + "Well. " * 90
     assert "stopped for double vision" in system.excerpt(text, "Why was carbamazepine stopped?")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 PATH = "folder of notes (.txt, .docx, .pdf, .html, .md, .csv, .xlsx), or one table"
+PATIENT = "only notes of this patient, by the id in the note, or in the folder or file name"
 Since = Annotated[str, typer.Option(help="first day, such as 2023-01-01")]
 Until = Annotated[str, typer.Option(help="last day")]
 Encoder = Annotated[str, typer.Option(help="of passages; the paper: Bio_ClinicalBERT")]
@@ -25,7 +26,7 @@ notes_app = typer.Typer(
 def ask_notes(  # noqa: PLR0913, PLR0917  # options of a command
     path: Annotated[Path, typer.Argument(help=PATH)],
     question: Annotated[str, typer.Argument(help="in free words, in quotes")],
-    patient: Annotated[str, typer.Option(help="only notes of this patient")] = "",
+    patient: Annotated[str, typer.Option(help=PATIENT)] = "",
     since: Since = "",
     until: Until = "",
     medication: Annotated[str, typer.Option(help="only passages that name this drug")] = "",

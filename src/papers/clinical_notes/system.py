@@ -15,7 +15,7 @@ import logging
 import re
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
@@ -174,11 +174,13 @@ class Notes:
         """
         if not question.strip():
             raise NoQuestion(NO_QUESTION)
+        filters, remark = self._with_known_patient(filters)
         found = self.retriever.retrieve(question, k=self.options.topk, filters=filters)
         passages = answers.by_date(found.passages)
         details = {"audit": dict(found.audit), "scores": found.table().to_dict("records")}
         if not passages:
-            return SystemAnswer(question, self._nothing(found), answered=False, details=details)
+            text = self._nothing(found)
+            return SystemAnswer(question, text, answered=False, notes=remark, details=details)
         prompt = answers.free_prompt(question, passages)
         (reply,) = self.llm.chat_many(
             [prompt], max_tokens=self.options.max_tokens, overflow="record", label="answer"
@@ -205,11 +207,22 @@ class Notes:
             evidence=evidence,
             citations=tuple(evidence[number - 1].source for number in cited),
             notes=(
+                *remark,
                 *_check_citations(reply.text, passages, cited, has_no_answer),
                 *self._remarks(found, rows),
             ),
             details=details | {"registry": rows.to_dict("records")},
         )
+
+    def _with_known_patient(self, filters: Filters) -> tuple[Filters, tuple[str, ...]]:
+        """Put the only patient with that number in place of one that is unknown, and say so."""
+        patient = filters.patient
+        if not patient or patient.lower() in map(str.lower, self.own.patients):
+            return filters, ()
+        matches = [known for known in self.own.patients if _is_number_of(patient, known)]
+        if len(matches) != 1:
+            return filters, ()
+        return replace(filters, patient=matches[0]), (f"Patient {patient!r} is {matches[0]}.",)
 
     def _nothing(self, found: Retrieval) -> str:
         """Why nothing was found, and what there is."""
@@ -289,6 +302,12 @@ def _check_citations(
         "The model cites no passage: check the answer before you rely on it. "
         f"[{nearest}] has most of its words."
     )
+
+
+def _is_number_of(written: str, patient: str) -> bool:
+    """Whether a number is the only one in a patient's identifier, leading zeros aside."""
+    numbers = [number.lstrip("0") for number in re.findall(r"[0-9]+", patient)]
+    return written.isdecimal() and numbers == [written.lstrip("0")]
 
 
 _SHOWN_COLUMNS: Final = (
