@@ -28,16 +28,21 @@ from rag.ask import box
 class Scripted:
     """A model that answers with the first numbered excerpt's number, and remembers its prompts."""
 
-    def __init__(self, name: str = "small", status: str = "complete") -> None:
+    def __init__(
+        self,
+        name: str = "small",
+        status: str = "complete",
+        text: str = "Samples are kept for a year. [1]",
+    ) -> None:
         self.endpoint = SimpleNamespace(model=name)
-        self.status = status
+        self.status, self.text = status, text
         self.prompts: list[list[dict[str, str]]] = []
 
     def chat_many(self, prompts: list[list[dict[str, str]]], **options: object) -> list[Reply]:
         self.prompts += prompts
         status = self.status if options.get("overflow") == "record" else "complete"
         return [
-            Reply("Samples are kept for a year. [1]", status, 9, 5, 0.1)  # type: ignore[arg-type]
+            Reply(self.text, status, 9, 5, 0.1)  # type: ignore[arg-type]
             for _ in prompts
         ]
 
@@ -117,7 +122,8 @@ def test_what_answers_is_the_arm_that_the_notebooks_measure(
     )(plain)
     assert tuned.prompts == measured_tuned.prompts
     assert model.prompts == measured.prompts
-    assert [answer.text for answer in own] == [row.answer for row in rows]
+    texts = [answer.text.removeprefix(system.NOT_HELD).strip() for answer in own]
+    assert texts == [row.answer for row in rows]
     for answer, row in zip(own, rows, strict=True):
         titles = [sample.corpus.by_id[item.id].document for item in row.items]
         assert [e.source for e in answer.evidence] == [
@@ -179,6 +185,16 @@ def test_a_refusal_is_no_answer_and_needs_no_check_of_its_sources(documents: Pat
     assert not answer.answered
     assert answer.evidence
     assert not any("source" in note for note in answer.notes)
+
+
+def test_an_answer_without_support_has_no_citation(documents: Path) -> None:
+    model = Scripted(text="Paint the trucks blue at noon. [1]")
+    answer = open_with(documents, model).ask("How long are reference samples kept?")
+    assert not answer.answered
+    assert answer.citations == ()
+    assert answer.evidence
+    assert answer.text.startswith("The excerpts do not hold the answer.")
+    assert "Paint the trucks blue at noon." in answer.text
 
 
 def test_a_passage_knows_the_page_of_each_of_its_parts(tmp_path: Path) -> None:

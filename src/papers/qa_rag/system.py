@@ -44,6 +44,8 @@ SCORING_AGENT = "agent"
 HYPOTHETICAL = "hypothetical answer"
 """Name of the second track."""
 
+NOT_HELD = "The excerpts do not hold the answer. Without them, the model wrote:"
+
 NO_QUESTION = "There is no question. Write one, such as: How long should reference samples be kept?"
 
 
@@ -151,12 +153,17 @@ class Guidance:
         ):
             source = f"[{number}] {_citation(excerpt)}"
             evidence.append(Evidence(excerpt.text, source, {"found by": finders}))
+        text = answer.text
+        citations = tuple(evidence[number - 1].source for number in answer.cited)
+        is_supported = answer.refused or _share_in_excerpts(answer) > 0
+        if not is_supported:
+            text, citations = f"{NOT_HELD} {text}", ()
         return SystemAnswer(
             question.text,
-            answer.text,
-            answered=not answer.refused,
+            text,
+            answered=is_supported and not answer.refused,
             evidence=tuple(evidence),
-            citations=tuple(evidence[number - 1].source for number in answer.cited),
+            citations=citations,
             notes=(*_check_sources(answer), *self._stand_ins()),
             details={HYPOTHETICAL: tracks[HYPOTHETICAL]},
         )
@@ -202,11 +209,20 @@ def _citation(excerpt: Excerpt) -> str:
     return ", ".join([excerpt.passage.document, *excerpt.places])
 
 
+def _share_in_excerpts(answer: CitedAnswer) -> float:
+    """Share of an answer that its excerpts hold word by word, 0 to 1."""
+    return share_held(answer.text, [excerpt.text for excerpt in answer.excerpts])
+
+
 def _check_sources(answer: CitedAnswer) -> tuple[str, ...]:
     """What a reader must know of an answer before relying on it."""
     if answer.refused:
         return ()
-    share = share_held(answer.text, [excerpt.text for excerpt in answer.excerpts])
+    share = _share_in_excerpts(answer)
+    if share == 0:
+        return (
+            "The excerpts hold no sequence of the answer's words: read them before you use it.",
+        )
     quoted = f"The excerpts hold {figures.number(share, digits=0)} of the answer word by word."
     if answer.cited:
         return (quoted,)
