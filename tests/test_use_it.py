@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from evaluation import answers
 from medrerun.main import app
 from papers.across_papers import use_it
+from publish.schedule import ScheduleError
 from resources.settings import NOTEBOOKS
 
 
@@ -45,6 +46,13 @@ def commands() -> list[list[str]]:
             words.append(word)
         commands.append(words)
     return commands
+
+
+@pytest.mark.parametrize("command", ["answers", "compare"])
+def test_an_unknown_notebook_is_told_from_the_nearest(command: str) -> None:
+    result = CliRunner().invoke(app, [command, "01_side_effects_forwrad"])
+    assert isinstance(result.exception, ScheduleError)
+    assert "Did you mean 01_side_effects_forward" in str(result.exception)
 
 
 @pytest.mark.parametrize("words", commands(), ids=" ".join)

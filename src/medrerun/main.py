@@ -206,7 +206,9 @@ def answers(
 ) -> None:
     """Show what was asked, retrieved and answered."""
     from evaluation import show  # noqa: PLC0415
+    from publish import schedule  # noqa: PLC0415
 
+    schedule.select([notebook])
     raise typer.Exit(show.main([notebook, "--arm", arm, "--unit", unit]))
 
 
@@ -218,7 +220,9 @@ def compare(
 ) -> None:
     """Show where two models differ."""
     from evaluation import compare as comparison  # noqa: PLC0415
+    from publish import schedule  # noqa: PLC0415
 
+    schedule.select([notebook])
     options = ["--models", *models] if models else []
     raise typer.Exit(comparison.main([notebook, *options, "--measure", measure]))
 
