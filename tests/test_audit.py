@@ -228,8 +228,11 @@ def test_a_judge_in_a_csv_is_audited_and_is_no_system(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("question,answer\nWhy?,YES", "predicted, gold is missing among: question, answer"),
-        ("", "No columns"),
+        (
+            "question,answer\nWhy?,YES",
+            "the table lacks predicted and gold. Its columns are: question",
+        ),
+        ("", "the file is empty"),
         ("question,predicted,gold", "no row"),
         ("question,predicted,gold\nWhy?,YES", "line 2 lacks a question or a right answer"),
         ("question,predicted,gold\nWhy?,yes,YES", "'yes'.*'YES'"),

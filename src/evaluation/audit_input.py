@@ -117,10 +117,8 @@ def _own_frame(path: Path) -> pd.DataFrame:
     table = pd.read_parquet(path)
     missing = sorted(set(REQUIRED_COLUMNS) - set(table.columns))
     if missing:
-        raise TextError(
-            f"the columns {', '.join(REQUIRED_COLUMNS)} are needed; "
-            f"{', '.join(missing)} is missing."
-        )
+        found = ", ".join(map(str, table.columns))
+        raise TextError(f"the table lacks {' and '.join(missing)}. Its columns are: {found}.")
     return table.astype(str).where(table.notna(), "")
 
 

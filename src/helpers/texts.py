@@ -147,10 +147,7 @@ def read_csv(
     missing = [column for column in columns if column not in table]
     if missing:
         found = ", ".join(map(str, table.columns))
-        raise TextError(
-            f"the columns {', '.join(columns)} are needed; {', '.join(missing)} is missing "
-            f"among: {found}."
-        )
+        raise TextError(f"the table lacks {' and '.join(missing)}. Its columns are: {found}.")
     if table.empty:
         raise TextError("it has no row.")
     return table
