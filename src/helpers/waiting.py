@@ -5,6 +5,7 @@ interrupt, keeps no run from ending.
 """
 
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +23,8 @@ LOOK_SECONDS = 1.0
 """How often it is looked whether something is late."""
 SILENT_SECONDS = 5.0
 """After so long without a reply, the progress line says what is waited for."""
+LOG_SECONDS = 10.0
+"""Seconds between two such lines in a log; in a terminal each takes the place of the last."""
 GRACE_SECONDS = 2.0
 """How long after its limit a wait is given up from outside, if it does not end by itself."""
 
@@ -145,6 +148,8 @@ def _gather(
 ) -> dict[str, T]:
     results: dict[str, T] = {}
     n_expected, last = n_keys, time.monotonic()
+    pause = LOOK_SECONDS if sys.stderr.isatty() else LOG_SECONDS
+    last_said = -pause
     first_error: BaseException | None = None
     n_done = 0
     with tqdm(total=n_keys, desc=label, unit="req") as progress:
@@ -152,8 +157,10 @@ def _gather(
             try:
                 key, result, error = done.get(timeout=LOOK_SECONDS)
             except queue.Empty:
-                if time.monotonic() - last > SILENT_SECONDS:
+                now = time.monotonic()
+                if now - last > SILENT_SECONDS and now - last_said >= pause:
                     progress.set_postfix_str(waits.describe())
+                    last_said = now
                 _check_unless_failed(waits, first_error)
                 continue
             last = time.monotonic()
