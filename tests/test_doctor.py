@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import itertools
 import json
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import sync_playwright
+from rich.console import Console
 
 from publish import doctor
 from resources import artifacts, engine_install, engines, lora, services, settings
@@ -57,6 +59,16 @@ def test_a_server_that_does_not_answer_is_told_with_the_line_that_mends_it(monke
 def test_the_paper_profile_asks_for_a_server(monkeypatch):
     monkeypatch.setenv("PROFILE", "paper")
     assert "LLM_BASE_URL" in finding("llm").hint
+
+
+def test_missing_weights_are_named_and_no_word_is_cut(monkeypatch, tmp_path):
+    monkeypatch.setattr(doctor.datasets, "RAW", tmp_path)
+    found = finding("weights")
+    assert "not here: models/" in found.hint
+    out = io.StringIO()
+    profile = finding("profile")
+    Console(file=out, width=60).print(doctor._table([found, profile]))
+    assert "\N{HORIZONTAL ELLIPSIS}" not in out.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -168,6 +168,14 @@ def test_the_table_has_a_row_for_each_chapter_and_model_and_the_sum():
     assert "3,000 (2,000 to 4,000)" in text, "the sum"
     assert "02_b *" in text
     assert "money" in text
+    assert "*: a cell failed" in text
+
+
+def test_the_note_on_failed_cells_stands_only_where_one_failed():
+    out = io.StringIO()
+    rows = [plan.Planned("01_a", "m", plan.Amount(requests=1))]
+    plan.show(rows, plan.Prices(), Console(file=out, width=plan.WIDTH))
+    assert "*" not in out.getvalue()
 
 
 def test_no_encoder_of_a_plan_has_to_be_fetched(plan_folder):

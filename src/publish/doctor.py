@@ -267,11 +267,13 @@ def _files(kind: str) -> tuple[str, str]:
     """Return how many files of a kind are present, and the hint to fetch the rest."""
     entries = registry.registry().items()
     names = [name for name, entry in entries if entry.kind == kind]
-    n_present = sum((datasets.RAW / name).exists() for name in names)
+    missing = [name for name in names if not (datasets.RAW / name).exists()]
     hint = ""
-    if n_present < len(names):
+    if missing:
         hint = "make data (or leave it: each is fetched on first need)"
-    return f"{n_present} of {len(names)}", hint
+    if kind == "model" and missing:
+        hint = f"not here: {', '.join(missing)}; {hint}"
+    return f"{len(names) - len(missing)} of {len(names)}", hint
 
 
 def _weights() -> tuple[str, str]:
@@ -289,7 +291,7 @@ def _data() -> tuple[str, str]:
 
 
 def _profile() -> tuple[str, str]:
-    return f"{settings().profile} (PROFILE=smoke|laptop|paper)", ""
+    return f"{settings().profile} (PROFILE is smoke, laptop or paper)", ""
 
 
 PARTS: dict[str, Callable[[], tuple[str, str]]] = {
@@ -323,7 +325,9 @@ def findings() -> list[Finding]:
 
 def _table(found: Sequence[Finding]) -> Table:
     columns = ("part", "what will be used, and why", "what is missing, and what mends it")
-    table = Table(*columns, title=f"doctor: {BUILD.parent.name}")
+    table = Table(title=f"doctor: {BUILD.parent.name}")
+    for column in columns:
+        table.add_column(column, overflow="fold")
     for part, uses, hint in found:
         # literally: `.[encoders]` is no markup
         cells = [escape(text) for text in (part, uses, hint or "-")]

@@ -317,9 +317,13 @@ def show(planned: Sequence[Planned], prices: Prices, console: Console) -> None:
         f"GPU-hours at {prices.tokens_per_second:,.0f} tokens a second; a token that is trained on "
         f"counts as {TRAINING_FACTOR}. Ranges: prompts that hold earlier replies, answers up to "
         "their limit. The likely length of an answer is that of the reference's. Encoders, the "
-        "graph and searches are not counted. *: a cell failed, as stand-ins for answers have no "
-        "scores; what it, and cells that need it, had yet to ask is not counted."
+        "graph and searches are not counted."
     )
+    if any(item.is_partial for item in planned):
+        console.print(
+            "*: a cell failed, as stand-ins for answers have no scores; what it, and cells that "
+            "need it, had yet to ask is not counted."
+        )
 
 
 def _cells(item: Planned, prices: Prices) -> list[str]:
