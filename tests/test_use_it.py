@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
 from evaluation import answers
+from medrerun import model_cost
 from medrerun.main import app
 from papers.across_papers import use_it
 from publish.schedule import ScheduleError
@@ -53,6 +56,32 @@ def test_an_unknown_notebook_is_told_from_the_nearest(command: str) -> None:
     result = CliRunner().invoke(app, [command, "01_side_effects_forwrad"])
     assert isinstance(result.exception, ScheduleError)
     assert "Did you mean 01_side_effects_forward" in str(result.exception)
+
+
+def test_the_cost_of_a_first_question_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(model_cost.datasets, "RAW", tmp_path)
+    monkeypatch.setattr(model_cost, "llm_servers", list)
+    monkeypatch.setattr(
+        model_cost.services, "llm_endpoint", lambda *_, **__: SimpleNamespace(base_url="")
+    )
+    text = model_cost.describe_model_cost()
+    assert re.search(r"its weights \(\d\.\d\d GB\)", text)
+    assert "medrerun servers start llm" in text
+    monkeypatch.setattr(
+        model_cost.services, "llm_endpoint", lambda *_, **__: SimpleNamespace(base_url="http://x")
+    )
+    assert model_cost.describe_model_cost() == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [(["audit"], "question, predicted and gold"), (["extract", "train"], "40 labelled rows")],
+)
+def test_the_help_names_what_a_table_needs(command: list[str], text: str) -> None:
+    result = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "200"})
+    assert text in " ".join(result.output.split())
 
 
 @pytest.mark.parametrize("words", commands(), ids=" ".join)

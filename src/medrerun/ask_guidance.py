@@ -26,6 +26,7 @@ def guidance(  # noqa: PLR0913, PLR0917  # options of a command
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Ask a folder of documents; the answer cites file and page (QA-RAG)."""
+    from medrerun.model_cost import say_model_cost  # noqa: PLC0415
     from papers.qa_rag import system  # noqa: PLC0415
     from papers.qa_rag.search import Search  # noqa: PLC0415
 
@@ -40,6 +41,7 @@ def guidance(  # noqa: PLR0913, PLR0917  # options of a command
         encoder=encoder,
         search=cast(Search, search),
     )
+    say_model_cost()
     answers = system.open_guidance(folder, options).answer(questions)
     if as_json:
         rows = [answer.as_dict() for answer in answers]

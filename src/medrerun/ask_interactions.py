@@ -30,6 +30,7 @@ def interactions(
     Own text becomes a graph, which is shown before it is used. The answer comes with its facts,
     the sentences that state them, and the Cypher statement.
     """
+    from medrerun.model_cost import say_model_cost  # noqa: PLC0415
     from papers.drug_interactions import system  # noqa: PLC0415
 
     if forget:
@@ -38,6 +39,7 @@ def interactions(
         system.forget(text)
         sys.stdout.write(f"Nothing about {text} is kept any more.\n")
         return
+    say_model_cost()
     with _open(text, yes) as opened:
         chat = system.Conversation(opened)
         if question:

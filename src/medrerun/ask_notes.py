@@ -36,10 +36,12 @@ def ask_notes(  # noqa: PLR0913, PLR0917  # options of a command
     as_json: Annotated[bool, typer.Option("--json", help="all evidence, as JSON")] = False,
 ) -> None:
     """Ask own clinical notes; the answer cites note, date and passage."""
+    from medrerun.model_cost import say_model_cost  # noqa: PLC0415
     from papers.clinical_notes import system  # noqa: PLC0415  # takes seconds
 
     filters = system.make_filters(patient, since, until, medication)
     _show_log()
+    say_model_cost()
     notes = system.open_notes(path, system.Options(encoder=encoder, topk=topk, home=out))
     answer = notes.ask(question, filters)
     text = json.dumps(answer.as_dict(), indent=1, default=str) if as_json else str(answer)

@@ -24,8 +24,11 @@ def ask_side_effects(  # noqa: PLR0913  # options of a command
     as_json: Annotated[bool, typer.Option("--json", help="all evidence, as JSON")] = False,
 ) -> None:
     """Ask which side effects are listed for which drugs, in SIDER or in your own table."""
+    from medrerun.model_cost import say_model_cost  # noqa: PLC0415
     from papers.side_effects import system  # noqa: PLC0415  # takes seconds
 
+    if llm:
+        say_model_cost()
     with system.open_system(
         table or "",
         drug_column=drug_column,

@@ -8,7 +8,10 @@ from typing import Annotated
 
 import typer
 
-TRAIN_FILE = "JSON lines, CSV or Excel: text, with label, or with head, relation and tail"
+TRAIN_FILE = (
+    "JSON lines, CSV or Excel of at least 40 labelled rows: text, with label, or with head, "
+    "relation and tail"
+)
 TASK = "classification, triples, or relations (head and tail are given); default: by the columns"
 NEW = "a file with texts, or texts in quotes"
 SYSTEM = "name of a trained system; default: the newest"
@@ -24,9 +27,11 @@ def train(  # noqa: PLR0913  # options of a command
     descriptions: Annotated[Path | None, typer.Option(help="JSON: label and words")] = None,
 ) -> None:
     """Teach BiomedRAG on your rows, and score it on held-out ones."""
+    from medrerun.model_cost import say_model_cost  # noqa: PLC0415
     from papers.biomedrag import own_rows, system  # noqa: PLC0415
 
     _show_log()
+    say_model_cost()
     options = system.Options(
         task=task,
         taught=taught,
@@ -44,9 +49,11 @@ def apply(
     as_json: Annotated[bool, typer.Option("--json", help="print JSON lines")] = False,
 ) -> None:
     """Answer new texts; each answer shows the example that was retrieved."""
+    from medrerun.model_cost import say_model_cost  # noqa: PLC0415
     from papers.biomedrag import own_rows, system  # noqa: PLC0415
 
     _show_log()
+    say_model_cost()
     answers = system.load(name).apply(own_rows.rows_of_arguments(texts))
     for answer in answers:
         if as_json:

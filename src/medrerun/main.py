@@ -45,6 +45,7 @@ app.add_typer(batch_app, name="batch")
 app.add_typer(export_app, name="export")
 app.add_typer(servers_app, name="servers")
 
+AUDITED = "CSV or Parquet with the columns question, predicted and gold, or a folder of answers"
 Notebook = Annotated[str, typer.Argument(help="for example 01_side_effects_forward")]
 Notebooks = Annotated[list[str] | None, typer.Argument(help="default: all")]
 Files = Annotated[list[Path], typer.Argument(help="files to read")]
@@ -229,7 +230,7 @@ def compare(
 
 @app.command()
 def audit(
-    table: Annotated[Path, typer.Argument(help="CSV or Parquet file of answers, or a folder")],
+    table: Annotated[Path, typer.Argument(help=AUDITED)],
 ) -> None:
     """Check a table of answers for ways in which its scores mislead."""
     from evaluation import audit as audit_module  # noqa: PLC0415

@@ -179,8 +179,8 @@ class OwnFolder:
         minutes = (TRAINING_SECONDS + n_sentences / SENTENCES_PER_SECOND) / 60
         return (
             f"{n_pending} of {len(self.documents)} documents are to be read, {n_sentences:,} "
-            f"sentences: about {max(1, round(minutes))} min on two cores, no request to a model. "
-            "Each question then takes two to four requests, up to a minute on two cores."
+            f"sentences: about {max(1, round(minutes))} min on two cores, without a model. "
+            "Each question then asks the model two to four times, up to a minute on two cores."
         )
 
 
