@@ -164,6 +164,7 @@ def _gather(
                 _check_unless_failed(waits, first_error)
                 continue
             last = time.monotonic()
+            progress.set_postfix_str("", refresh=False)
             n_done += 1
             if error is None:
                 results[key] = result  # type: ignore[assignment]  # there is no error
