@@ -44,6 +44,8 @@ def test_columns_are_found_by_name_or_named() -> None:
     for name in ("Side effect(s)", "side_effects", "SideEffect", "SIDE EFFECT:"):
         table_of_one = pd.DataFrame([["a"]], columns=[name])
         assert find_column(table_of_one, "", ["side effect"], "--effect-column") == name
+    patients = pd.DataFrame([["12"]], columns=["PTs"])
+    assert find_column(patients, "", ["pt"], "", needed=False) == ""
     with pytest.raises(TextError, match=r"several columns fit: PT, event.*--effect-column"):
         find_column(table, "", ["pt", "event"], "--effect-column")
     with pytest.raises(TextError, match=r"no column 'x' among: Drug-Name, PT, event"):

@@ -130,4 +130,4 @@ def _name_key(name: str) -> str:
     """A column's name without case, spaces, punctuation and a plural ending such as "(s)"."""
     singular = re.sub(r"\((?:e?s)\)", "", name.lower())
     letters = re.sub(r"[\W_]+", "", singular)
-    return letters.removesuffix("s")
+    return letters.removesuffix("s") if len(letters) > len("pts") else letters
