@@ -134,7 +134,9 @@ class Advice:
         if not own:
             return ""
         tasks = figures.listed([f'"{words}"' for words in own])
-        return f"Tasks whose paper asks no language model itself are not counted: {tasks}. "
+        return (
+            f"We leave out the tasks for which the paper itself uses no language model: {tasks}. "
+        )
 
     def table(self) -> figures.Html:
         """Return a row for each task: the best simple method, the best other one, and the test."""
