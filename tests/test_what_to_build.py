@@ -197,7 +197,9 @@ def test_a_task_whose_papers_method_asks_no_llm_is_listed_and_not_counted(
     assert "Own?" in advice.methods_table().html
     words = advice.summary()
     assert "On one of one tasks" in words
-    assert 'asks no language model itself are not counted: "Own?".' in words
+    assert (
+        'We leave out the tasks for which the paper itself uses no language model: "Own?".' in words
+    )
     assert "not counted" not in Advice([counted]).summary()
 
 
