@@ -72,7 +72,7 @@ REASONS: Final[Mapping[Reason, str]] = {
     "not public": (
         "The required data, code or models are not public (only their release would help)."
     ),
-    "not recorded": "The run is of a version that did not ask this (run its notebook again).",
+    "not recorded": "The run is older than this question (run its notebook again).",
 }
 """Why a question about a claim has no answer, in a word and in a sentence."""
 CLOSED: Final[tuple[Reason, ...]] = ("undefined", "not public", "by construction")
