@@ -435,7 +435,10 @@ def test_the_opening_has_what_was_found_first_and_the_differences_below() -> Non
         )
     opening = openings.retrieval(Outcomes(searches, labels=qr.LABELS, draws=200))
     first, below = opening.split("\n\n")
-    assert "75.0 % of 24 questions, significantly more than the question with 25.0 %" in first
+    assert (
+        "75.0 % of 24 questions, significantly more than the 25.0 % that the question finds"
+        in first
+    )
     assert_short_answer(opening)
     assert "Where the authors' code removed this document" in below
     assert "after Holm's correction over two tests" in below
@@ -480,7 +483,7 @@ def test_a_note_says_where_the_choice_of_prompt_decides_what_holds_here(claim: C
     verdicts = set()
     for rule in (by_authors, by_project):
         verdicts.add(rules.evaluate_here(rule, out, paper="qa_rag").verdict)
-    assert ("decides the answer: with" in claim.note) == (len(verdicts) > 1)
+    assert ("decides the verdict. With" in claim.note) == (len(verdicts) > 1)
 
 
 def test_no_verdict_on_the_papers_system_rests_on_a_stand_in() -> None:
