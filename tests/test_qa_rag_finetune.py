@@ -237,7 +237,7 @@ def test_the_opening_names_an_answer_that_is_given_to_many_questions() -> None:
     assert (
         '3 answers say "Yes." and nothing else. Their F1 changes by \N{MINUS SIGN}30.0' in opening
     )
-    assert "that of the other answers by +10.0 points." in opening
+    assert "the F1 of the other answers changes by +10.0 points." in opening
     check_first_paragraph(opening)
 
 

@@ -43,8 +43,8 @@ def retrieval(outcomes: Outcomes) -> str:
     compared = how.get(_verdict(answer_against_question), "which is not significantly more than")
     findings = [
         "**In the authors' passages, a generated answer finds the FDA's answer to "
-        f"{figures.number(by_answer.value)} of {n_questions} questions, {compared} the question "
-        f"with {figures.number(by_question.value)}.**"
+        f"{figures.number(by_answer.value)} of {n_questions} questions, {compared} the "
+        f"{figures.number(by_question.value)} that the question finds.**"
     ]
     gains = _gains_by_own_document(released)
     details = []
@@ -78,16 +78,16 @@ def _lead_by_own_document(released: Outcomes, gains: Mapping[str, Comparison]) -
     is_larger = larger.difference > 0 and larger.p < metrics.ALPHA
     how = "is larger" if is_larger else "is not significantly larger"
     return (
-        f"This lead {how} where their code removed the document with the answer for the question "
-        f"alone, and elsewhere it is {_significant(gains[UNRECOGNISED])}."
+        f"This lead {how} where their code removed the document with the answer from the search "
+        f"by question. Elsewhere the lead is {_significant(gains[UNRECOGNISED])}."
     )
 
 
 def _gains_in_words(gains: Mapping[str, Comparison]) -> list[str]:
     return [
-        "Where the authors' code removed this document, the generated answer minus the question is "
-        f"{_change(gains[REMOVED])}.",
-        f"Elsewhere it is {_change(gains[UNRECOGNISED])}.",
+        "Where the authors' code removed this document, the difference between the generated "
+        f"answer and the question is {_change(gains[REMOVED])}.",
+        f"Elsewhere the difference is {_change(gains[UNRECOGNISED])}.",
     ]
 
 
@@ -98,7 +98,7 @@ def _best_of_rerun(rerun: Outcomes) -> str:
     label = rerun.label(best).partition(" (")[0]
     if best == "bm25_bare":
         label = "BM25 without the guideline's name"
-    return f"In this run, {label} finds the most, {figures.score_text(scores[best])}."
+    return f"In this run, {label} finds the most answers, {figures.score_text(scores[best])}."
 
 
 def _leads_of_rerun(rerun: Outcomes) -> list[str]:
@@ -109,21 +109,23 @@ def _leads_of_rerun(rerun: Outcomes) -> list[str]:
     lead = _of_pair(leads, "qa_rag", "question")
     sentences = [
         f"In this run, with this project's prompts and small models, QA-RAG {_finds(lead)} the "
-        f"question.",
+        "question.",
         f"The difference is {figures.points(lead.test)} points.",
     ]
     if {"qa_rag_rule", "question_rule"} <= set(rerun.arms):
         by_rule = _of_pair(leads, "qa_rag_rule", "question_rule")
         sentences.append(
-            "If the question loses its own document, as in the authors' code, the difference is "
-            f"{figures.points(by_rule.test)} points, {_significance(by_rule, leads)}."
+            "If the search by question loses the question's own document, as in the authors' code, "
+            f"the difference is {figures.points(by_rule.test)} points and "
+            f"{_significance(by_rule, leads)}."
         )
     deciding = compare_available(rerun, AUTHORS_LEADS, "answer_found")
     if any(comparison.second == "question_rule" for comparison in deciding):
         by_message = _of_pair(deciding, "qa_rag_authors_rule", "question_rule")
         sentences.append(
-            "With answers to the authors' message in place of those to this project's prompt, it "
-            f"is {figures.points(by_message.test)} points, {_significance(by_message, deciding)}."
+            "With answers to the authors' message in place of those to this project's prompt, the "
+            f"difference is {figures.points(by_message.test)} points and "
+            f"{_significance(by_message, deciding)}."
         )
     return sentences
 
@@ -212,8 +214,8 @@ def _tests_of_released_leads(written: Outcomes, contexts: Outcomes, encoder: str
         *_significant_alone(family, written),
         f"Over all questions, the lead in context precision has {figures.p_words(lead.p)}"
         f"{adjusted}.",
-        "Where the authors' code removes a question's own document for the question alone, this "
-        f"lead differs from that elsewhere by {_change_of(larger)}.",
+        "This lead where the authors' code removes a question's own document from the search by "
+        f"question, minus the lead elsewhere, is {_change_of(larger)}.",
     ]
 
 
@@ -318,8 +320,8 @@ def _same_answers_in_words(same: SameAnswers | None) -> list[str]:
         return []
     return [
         f'{same.n} answers say "{same.text}" and nothing else.',
-        f"Their F1 changes by {figures.signed(100 * same.change, 1)} points, and that of the other "
-        f"answers by {figures.signed(100 * same.change_of_others, 1)} points.",
+        f"Their F1 changes by {figures.signed(100 * same.change, 1)} points, and the F1 of the "
+        f"other answers changes by {figures.signed(100 * same.change_of_others, 1)} points.",
     ]
 
 

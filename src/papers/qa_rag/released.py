@@ -364,7 +364,8 @@ OWN_DOCUMENT_CAPTION = (
     "The question's own document: whether the authors' rule removes it from the searches that the "
     "paper describes, and how often it is among the six passages, of the questions whose document "
     "the rule recognises. In the released code, HyDE also searches by the question and Multiquery "
-    "by the fine-tuned model's answer, so that both lose it for the question alone"
+    "by the fine-tuned model's answer, and the rule removes the document only from the search by "
+    "question"
 )
 
 
@@ -403,7 +404,7 @@ def _removed_in_words(arm: str) -> str:
     removed = kinds & set(AUTHORS["multiquery_rule"].removed)
     if not removed:
         return "no"
-    return "yes" if removed == kinds else "for the question alone"
+    return "yes" if removed == kinds else "only from the search by question"
 
 
 def _found_in_words(data: Data, own: Mapping[str, Collection[str]], arm: str) -> str:

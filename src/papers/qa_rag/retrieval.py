@@ -98,8 +98,8 @@ def _without_own_document(name: str, rule: str, removed: tuple[str, ...]) -> Arm
     return replace(PRINTED[name], label=f"{_RULE_LABELS[name]} ({rule})", removed=removed)
 
 
-_BY_QUESTION = "own document removed for the question alone"
-_BY_ALL = "own document removed for every query"
+_BY_QUESTION = "own document removed from the search by question"
+_BY_ALL = "own document removed from every search"
 AUTHORS = {
     "multiquery_authors": ArmConfig(
         "Multiquery with the authors' prompt (question 8, two more 8 each)",
@@ -117,7 +117,7 @@ AUTHORS = {
         "Only hypothetical answer with the authors' prompt (12)", (("tuned_authors", 12),)
     ),
     "qa_rag_authors_rule": ArmConfig(
-        "QA-RAG with the authors' prompt (own document removed for the question alone)",
+        f"QA-RAG with the authors' prompt ({_BY_QUESTION})",
         (("question", 12), ("tuned_authors", 12)),
         removed=("question", "multi"),
     ),

@@ -314,7 +314,7 @@ def context_carries_over(outcomes: Outcomes, *, seed: int, **_: Any) -> Decision
     arms = [arm for arm in contexts.arm.unique() if arm in set(answers.arm)]
     if len(arms) < 2:
         return Decision(
-            "not tested", "It needs contexts and answers of two arms.", reason="no answers"
+            "not tested", "This test needs contexts and answers of two arms.", reason="no answers"
         )
     precision = _centred_table(contexts, "precision", arms)
     f1 = _centred_table(answers, "f1", arms)
