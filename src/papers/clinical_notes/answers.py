@@ -18,8 +18,8 @@ import pandas as pd
 from evaluation import figures
 from evaluation.answers import Answer, Item
 from evaluation.measures import Measures
-from evaluation.metrics import ALPHA, Score
-from evaluation.outcomes import Comparison, Outcomes
+from evaluation.metrics import Score
+from evaluation.outcomes import Outcomes
 from helpers.completions import Reply
 from helpers.llm import LLM
 from helpers.thoughts import without_thought
@@ -41,6 +41,7 @@ from papers.clinical_notes.passages import Chunk
 from papers.clinical_notes.query import Lexicon
 from papers.clinical_notes.questions import antiseizure_names, by_note
 from papers.clinical_notes.retrieval import Retriever
+from papers.clinical_notes.verdicts_in_words import verdict
 from rag.prompts import Message, chat_messages
 from rag.replies import CITATION, cited_numbers, plain_text
 
@@ -749,10 +750,11 @@ def summary(outcomes: Outcomes, model: str, encoder: str = "the encoder") -> str
     scores = {arm: answerable.score("accuracy", arm) for arm in ARMS}
     texts = {arm: figures.score_text(replace(score, unparsed=0)) for arm, score in scores.items()}
     [comparison] = answerable.compare([("registry", "rag")], "accuracy")
+    often = verdict(comparison, if_higher="more often than", if_lower="less often than")
     cites, right_cited = _citing_in_words(outcomes)
     first = [
         f"**On {comparison.test.n} questions about synthetic charts, code that queries the "
-        f"extracted registry is right {_verdict(comparison)} {model} with retrieved passages, "
+        f"extracted registry is right {often} {model} with retrieved passages, "
         f"{texts['registry']} against {texts['rag']}.**",
         cites,
         "Only the code is given each question's patient, drug and period as fields.",
@@ -769,13 +771,6 @@ def summary(outcomes: Outcomes, model: str, encoder: str = "the encoder") -> str
     ]
     paragraphs = [" ".join(filter(None, sentences)) for sentences in (first, second)]
     return "\n\n".join(paragraphs)
-
-
-def _verdict(comparison: Comparison) -> str:
-    """How often the code is right, in words that the model's name can follow."""
-    verdict = "less often than" if comparison.test.difference < 0 else "more often than"
-    prefix = "significantly" if comparison.p < ALPHA else "not significantly"
-    return f"{prefix} {verdict}"
 
 
 def _unparsed_in_words(n: int) -> str:

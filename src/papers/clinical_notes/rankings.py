@@ -30,6 +30,7 @@ from papers.clinical_notes.retrieval import (
     rank_candidates,
     score_candidates,
 )
+from papers.clinical_notes.verdicts_in_words import verdict
 from rag.retrieval import CrossEncoder, Floats, Reranker
 
 MEASURES = {name: PASSAGES[name] for name in ("nDCG@10", "P@5", "R@10", "MRR", "AP")}
@@ -401,9 +402,10 @@ def summary(outcomes: Outcomes, encoder: str = "", on_notes: Outcomes | None = N
     """
     hybrid = outcomes.score(MAIN, "hybrid")
     best, comparison = _best_part(outcomes)
+    ranks = verdict(comparison, if_higher="better than", if_lower="worse than")
     first = [
         f"**On {hybrid.n} questions about synthetic charts, the paper's hybrid ranks passages "
-        f"{_verdict(comparison)} {outcomes.label(best)}, with an {MAIN} of "
+        f"{ranks} {outcomes.label(best)}, with an {MAIN} of "
         f"{figures.score_text(hybrid)} against {figures.score_text(comparison.scores[1])}.**",
         _parts_in_words(outcomes),
     ]
@@ -422,13 +424,6 @@ def summary(outcomes: Outcomes, encoder: str = "", on_notes: Outcomes | None = N
         second.append(f"The score of {encoder} has {share:.2f} of the hybrid's weights.")
     paragraphs = [" ".join(filter(None, sentences)) for sentences in (first, second)]
     return "\n\n".join(paragraphs)
-
-
-def _verdict(comparison: Comparison) -> str:
-    """Whether the hybrid ranks better, in words that an arm's name can follow."""
-    verdict = "worse than" if comparison.test.difference < 0 else "better than"
-    prefix = "significantly" if comparison.p < ALPHA else "not significantly"
-    return f"{prefix} {verdict}"
 
 
 def _parts_in_words(outcomes: Outcomes) -> str:
@@ -455,9 +450,10 @@ def _on_independent_notes(part: str, on_notes: Outcomes | None) -> str:
     if on_notes is None or on_notes.frame.empty:
         return ""
     [comparison] = on_notes.compare([("hybrid", part)], MAIN)
+    ranks = verdict(comparison, if_higher="better than", if_lower="worse than")
     return (
         f"On {comparison.test.n} queries to the independent notes of ACI-BENCH, the hybrid is "
-        f"{_verdict(comparison)} {on_notes.label(part)}, at a difference of "
+        f"{ranks} {on_notes.label(part)}, at a difference of "
         f"{figures.points(comparison.test)} points."
     )
 
