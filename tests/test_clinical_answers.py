@@ -194,8 +194,8 @@ def test_a_citation_of_an_answer_that_the_chart_lacks_holds_no_right_answer_and_
 def test_answers_that_cite_right_passages_and_are_wrong_are_counted():
     out = Outcomes([*rows([True, False], "500 mg [2]"), *rows([True], "500 mg [1] [2]")][:20])
     words = ca.citations_in_words(out)
-    assert words.startswith("20 answers from retrieved passages cite. In 14 of them every cited")
-    assert words.endswith("; of these 14, 7 are wrong.")
+    assert words.startswith("20 answers from retrieved passages cite a passage. In 14 of these")
+    assert words.endswith(" Of these 14, 7 are wrong.")
     assert "No answer" in ca.citations_in_words(Outcomes(rows([True], "500 mg")))
 
 
@@ -209,10 +209,12 @@ def test_kinds_that_no_answer_cites_are_named_and_the_others_counted_apart():
     mixed += [row for row in half if row.task not in uncited_kinds]
     words = ca.uncited_kinds_in_words(Outcomes(mixed, draws=200))
     assert words.startswith("Of 90 answers of the kinds outcome, timeline and effectiveness")
-    assert "none cites. Of the 240 answers of the other kinds, 50.0 %" in words
+    assert "none cites a passage. Of the 240 answers of the other kinds, 50.0 %" in words
     assert words.endswith("This interval contains one half.")
-    assert ca.uncited_kinds_in_words(Outcomes(citing)) == "Answers of every kind cite."
-    assert ca.uncited_kinds_in_words(Outcomes(bare)) == "No answer of any kind cites."
+    assert (
+        ca.uncited_kinds_in_words(Outcomes(citing)) == "Some answers of every kind cite a passage."
+    )
+    assert ca.uncited_kinds_in_words(Outcomes(bare)) == "No answer of any kind cites a passage."
     none = Outcomes(rows([True], "Not found in chart."))
     assert "No answer from retrieved passages has a value" in ca.uncited_kinds_in_words(none)
 
@@ -242,7 +244,7 @@ def test_a_timeline_whose_first_and_last_date_are_not_among_the_passages_is_coun
     ]
     words = ca.timeline_in_words(questions, [SHOWN, [*SHOWN, late]], Outcomes(answered))
     assert "may each be 31 days off. In 1 of 2 prompts" in words
-    assert "no model is right for more than 50.0 %" in words
+    assert "is right for at most 50.0 %" in words
     assert ca.timeline_in_words([], [], Outcomes([])) == "Timelines: the model was not run."
 
 
@@ -427,7 +429,7 @@ def test_the_answer_of_the_page_counts_only_what_the_chart_tells():
     )
     answer, details = ca.summary(out, "Model").split("\n\n")
     assert answer.startswith("**On 14 questions about synthetic charts, ")
-    assert "is right not significantly more often than Model" in answer
+    assert "is not significantly more often right than Model" in answer
     assert "cites a passage in 100.0 %" in answer
     assert "most cited passages hold the right answer" in answer
     assert (answer + details).count("50.0 %") == 5

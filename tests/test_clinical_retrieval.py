@@ -558,16 +558,16 @@ def test_what_this_project_built_to_hold_is_not_asked_here(name):
 def test_one_candidate_of_another_patient_is_counted():
     rows = ranked_rows("", "", 0.1)
     words = rankings.filters_in_words(rows)
-    assert words.startswith("40 questions name a patient or a period, 0 of them a period.")
-    assert "0 of the 40 have a candidate" in words
+    assert words.startswith("40 questions name a patient or a period, including 0 with a period.")
+    assert "0 of the 40 questions have a candidate" in words
     [row] = rows.where(arm="lexical", unit="q0").frame.to_dict("records")
     row["measures"] = row["measures"] | {"candidates_outside": (1.0, 9.0)}
     row["unit"] = "q40"
     row["strata"] = {"period named": "yes"}
     frame = pd.concat([rows.where(arm="lexical").frame, pd.DataFrame([row])])
     words = rankings.filters_in_words(Outcomes(frame))
-    assert words.startswith("41 questions name a patient or a period, 1 of them a period.")
-    assert "1 of the 41 have a candidate" in words
+    assert words.startswith("41 questions name a patient or a period, including 1 with a period.")
+    assert "1 of the 41 questions has a candidate" in words
 
 
 def test_a_gain_is_shown_for_questions_that_name_a_drug_and_for_those_that_name_none():
@@ -676,24 +676,24 @@ def test_notes_of_others_have_rows_of_their_own(tmp_path):
 
 
 def test_the_answer_of_the_page_compares_the_hybrid_with_the_best_of_its_parts():
-    gains = "gains significantly from BM25's score, the medication boost and the reranker."
-    losses = "is significantly worse with BM25's score, the medication boost and the reranker than"
-    for gain, verdict, part in ((0.1, "better than", gains), (-0.1, "worse than", losses)):
+    gains = "rises significantly with BM25's score, the medication boost and the reranker."
+    losses = "falls significantly with BM25's score, the medication boost and the reranker."
+    for gain, verdict, part in ((0.1, "better", gains), (-0.1, "worse", losses)):
         charts = ranked_rows("all-MiniLM-L6-v2", "all-MiniLM-L6-v2", gain)
         charts = charts.concat(charts.where(arm="hybrid").frame.assign(arm="tuned"))
         words = rankings.summary(charts, "all-MiniLM-L6-v2", charts)
         answer, details = words.split("\n\n")
-        assert f"the paper's hybrid ranks passages significantly {verdict} " in answer
+        assert f"the paper's hybrid is significantly {verdict} at ranking passages than " in answer
         assert "all-MiniLM-L6-v2 replaces both of the paper's encoders" in answer
         assert part in answer
-        assert f"ACI-BENCH, the hybrid is significantly {verdict} " in details
+        assert f"ACI-BENCH, the hybrid is significantly {verdict} than " in details
         assert is_short(answer)
         assert "all-MiniLM-L6-v2" not in rankings.summary(charts)
     equal = ranked_rows("encoder", "reranker", 0)
     equal = equal.concat(equal.where(arm="hybrid").frame.assign(arm="tuned"))
     answer, _ = rankings.summary(equal).split("\n\n")
-    assert "ranks passages not significantly better than" in answer
-    assert "It neither gains nor loses significantly by any of its parts." in answer
+    assert "is not significantly better at ranking passages than" in answer
+    assert "No part changes the hybrid's ranking significantly." in answer
 
 
 def test_the_answer_of_the_page_is_short_on_the_stored_answers():

@@ -612,10 +612,10 @@ def timeline_in_words(
     n = scores["rag"].n
     return (
         f"Timelines: the first and the last date may each be {SLACK.days} days off. In {n_undated} "
-        f"of {n} prompts, no two dates of the retrieved passages are a right answer, so with these "
-        f"dates alone no model is right for more than {figures.number(1 - n_undated / n)}. From "
-        "retrieved passages the model is right for "
-        f"{figures.score_text(scores['rag'])}, from the right passages for "
+        f"of {n} prompts, no two dates of the retrieved passages are a right answer, so a model "
+        f"that uses only these dates is right for at most {figures.number(1 - n_undated / n)}. "
+        "From retrieved passages the model is right for "
+        f"{figures.score_text(scores['rag'])}, and from the right passages for "
         f"{figures.score_text(scores['right_passages'])}."
     )
 
@@ -687,17 +687,17 @@ def uncited_kinds_in_words(outcomes: Outcomes) -> str:
         kind for kind, measures in zip(rows.task, rows.measures, strict=True) if _cites(measures)
     }
     if not citing:
-        return "No answer of any kind cites."
+        return "No answer of any kind cites a passage."
     uncited = set(rows.task) - citing
     if not uncited:
-        return "Answers of every kind cite."
+        return "Some answers of every kind cite a passage."
     n_uncited = rows.task.isin(uncited).sum()
     names = [kind for kind in KINDS if kind in uncited]
     share = outcomes.where(task=sorted(citing), arm="rag").score("cites")
     return (
         f"Of {n_uncited} answers of the kinds {figures.listed(names)} from retrieved passages, "
-        f"none cites. Of the {share.n} answers of the other kinds, {figures.score_text(share)} "
-        f"cite. This interval {_side_of_half(share)}."
+        f"none cites a passage. Of the {share.n} answers of the other kinds, "
+        f"{figures.score_text(share)} cite a passage. This interval {_side_of_half(share)}."
     )
 
 
@@ -721,7 +721,7 @@ def citations_in_words(outcomes: Outcomes) -> str:
     """
     rows = outcomes.rows_with(RIGHT_CITED, "rag")
     if rows.empty:
-        return "No answer from retrieved passages cites one."
+        return "No answer from retrieved passages cites a passage."
     n_all_right = 0
     n_wrong = 0
     for measures in rows.measures:
@@ -730,8 +730,9 @@ def citations_in_words(outcomes: Outcomes) -> str:
             n_all_right += 1
             n_wrong += measures["accuracy"][0] == 0
     return (
-        f"{len(rows)} answers from retrieved passages cite. In {n_all_right} of them every cited "
-        f"passage holds the right answer; of these {n_all_right}, {n_wrong} are wrong."
+        f"{len(rows)} answers from retrieved passages cite a passage. In {n_all_right} of these "
+        f"answers, every cited passage holds the right answer. Of these {n_all_right}, {n_wrong} "
+        f"{'is' if n_wrong == 1 else 'are'} wrong."
     )
 
 
@@ -750,24 +751,24 @@ def summary(outcomes: Outcomes, model: str, encoder: str = "the encoder") -> str
     scores = {arm: answerable.score("accuracy", arm) for arm in ARMS}
     texts = {arm: figures.score_text(replace(score, unparsed=0)) for arm, score in scores.items()}
     [comparison] = answerable.compare([("registry", "rag")], "accuracy")
-    often = verdict(comparison, if_higher="more often than", if_lower="less often than")
+    often = verdict(comparison, if_higher="more often", if_lower="less often")
     cites, right_cited = _citing_in_words(outcomes)
     first = [
         f"**On {comparison.test.n} questions about synthetic charts, code that queries the "
-        f"extracted registry is right {often} {model} with retrieved passages, "
-        f"{texts['registry']} against {texts['rag']}.**",
+        f"extracted registry is {often} right than {model} with retrieved "
+        f"passages, {texts['registry']} against {texts['rag']}.**",
         cites,
-        "Only the code is given each question's patient, drug and period as fields.",
+        "Only the code receives each question's patient, drug and period as fields.",
     ]
     second = [
         f"{encoder} found the passages.",
         right_cited,
-        f"Limited to drugs read as taken, the code is right for {texts['registry_taken']}.",
+        f"If the code uses only drugs read as taken, it is right for {texts['registry_taken']}.",
         f"Always giving the commonest answer of each kind is right for {texts['commonest']}.",
         f"With the right passages, the model is right for {texts['right_passages']}.",
         _unparsed_in_words(scores["rag"].unparsed),
-        "The code also has this project's list of antiseizure drugs, and other drugs that the "
-        "model names are ignored.",
+        "The code also has this project's list of antiseizure drugs. Other drugs that the model "
+        "names are ignored.",
     ]
     paragraphs = [" ".join(filter(None, sentences)) for sentences in (first, second)]
     return "\n\n".join(paragraphs)

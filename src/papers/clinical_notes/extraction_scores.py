@@ -376,8 +376,8 @@ def summary(outcomes: Outcomes, perfect_recall: Mapping[Status, float] | None = 
     notes = outcomes.where(task="notes")
     drugs = notes.score("drug_f1", "rules")
     first = [
-        f"**On {drugs.n:,} synthetic notes, this project's rules find the drugs that a note names "
-        f"with an F1 of {figures.score_text(drugs)}.**"
+        f"**On {drugs.n:,} synthetic notes, this project's rules find the drugs that each note "
+        f"names, with an F1 of {figures.score_text(drugs)}.**"
     ]
     second = []
     if "llm" in notes.arms_with("drug_f1"):
@@ -410,7 +410,7 @@ def _difference_in_words(shared: Outcomes) -> str:
         verdict = "significantly lower than"
     return (
         f"On {comparison.test.n} of these notes, the rules' F1 is {verdict} that of "
-        f"{_model_of(shared)}, at a difference of {figures.points(comparison.test)} points."
+        f"{_model_of(shared)}, with a difference of {figures.points(comparison.test)} points."
     )
 
 
@@ -452,7 +452,7 @@ def _negations_in_words(outcomes: Outcomes) -> str:
     return (
         "Of the negated conditions in NegEx's sentences, ConText recognises "
         f"{figures.score_text(sentences.score('accuracy'))}. ConText's own authors annotated these "
-        "sentences, which are thus independent of this project but not of ConText."
+        "sentences, so they are independent of this project but not of ConText."
     )
 
 

@@ -374,10 +374,12 @@ def filters_in_words(outcomes: Outcomes) -> str:
         return "No question of this run names a patient or a period."
     n_outside = [measures["candidates_outside"][0] for measures in rows.measures]
     n_wrong = sum(count > 0 for count in n_outside)
+    have = "has" if n_wrong == 1 else "have"
     n_dated = sum(strata.get("period named") == "yes" for strata in rows.strata)
     return (
-        f"{len(rows)} questions name a patient or a period, {n_dated} of them a period. {n_wrong} "
-        f"of the {len(rows)} have a candidate from another patient or period."
+        f"{len(rows)} questions name a patient or a period, including {n_dated} "
+        f"with a period. {n_wrong} of the {len(rows)} questions {have} a candidate from another "
+        "patient or period."
     )
 
 
@@ -402,10 +404,10 @@ def summary(outcomes: Outcomes, encoder: str = "", on_notes: Outcomes | None = N
     """
     hybrid = outcomes.score(MAIN, "hybrid")
     best, comparison = _best_part(outcomes)
-    ranks = verdict(comparison, if_higher="better than", if_lower="worse than")
+    ranks = verdict(comparison, if_higher="better", if_lower="worse")
     first = [
-        f"**On {hybrid.n} questions about synthetic charts, the paper's hybrid ranks passages "
-        f"{ranks} {outcomes.label(best)}, with an {MAIN} of "
+        f"**On {hybrid.n} questions about synthetic charts, the paper's hybrid is {ranks} "
+        f"at ranking passages than {outcomes.label(best)}, with an {MAIN} of "
         f"{figures.score_text(hybrid)} against {figures.score_text(comparison.scores[1])}.**",
         _parts_in_words(outcomes),
     ]
@@ -417,11 +419,11 @@ def summary(outcomes: Outcomes, encoder: str = "", on_notes: Outcomes | None = N
     ]
     if encoder:
         first.append(
-            f"{encoder} replaces both of the paper's encoders, so this does not test the paper's "
-            "hybrid."
+            f"{encoder} replaces both of the paper's encoders, so this comparison does not test "
+            "the paper's hybrid."
         )
         share = PAPER_CONFIG.w_rerank + PAPER_CONFIG.w_semantic
-        second.append(f"The score of {encoder} has {share:.2f} of the hybrid's weights.")
+        second.append(f"The score of {encoder} carries {share:.2f} of the hybrid's weight.")
     paragraphs = [" ".join(filter(None, sentences)) for sentences in (first, second)]
     return "\n\n".join(paragraphs)
 
@@ -437,12 +439,12 @@ def _parts_in_words(outcomes: Outcomes) -> str:
             parts.append(PARTS[comparison.second])
     effects = []
     if better:
-        effects.append(f"gains significantly from {figures.listed(better)}")
+        effects.append(f"The hybrid's {MAIN} rises significantly with {figures.listed(better)}.")
     if worse:
-        effects.append(f"is significantly worse with {figures.listed(worse)} than without")
+        effects.append(f"The hybrid's {MAIN} falls significantly with {figures.listed(worse)}.")
     if not effects:
-        effects.append("neither gains nor loses significantly by any of its parts")
-    return f"It {', and '.join(effects)}."
+        effects.append("No part changes the hybrid's ranking significantly.")
+    return " ".join(effects)
 
 
 def _on_independent_notes(part: str, on_notes: Outcomes | None) -> str:
@@ -450,10 +452,10 @@ def _on_independent_notes(part: str, on_notes: Outcomes | None) -> str:
     if on_notes is None or on_notes.frame.empty:
         return ""
     [comparison] = on_notes.compare([("hybrid", part)], MAIN)
-    ranks = verdict(comparison, if_higher="better than", if_lower="worse than")
+    ranks = verdict(comparison, if_higher="better", if_lower="worse")
     return (
         f"On {comparison.test.n} queries to the independent notes of ACI-BENCH, the hybrid is "
-        f"{ranks} {on_notes.label(part)}, at a difference of "
+        f"{ranks} than {on_notes.label(part)}, with a difference of "
         f"{figures.points(comparison.test)} points."
     )
 
