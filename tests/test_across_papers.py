@@ -251,7 +251,9 @@ def test_the_advice_names_the_best_and_what_cannot_be_told_from_it():
         rows(question_set, {"graph_first": lambda i, q: True}, 2.0),
     )
     text = arms.advice(out)
-    assert text.startswith(f"**{arms.ARMS['graph_first']}** answers most questions correctly, 100")
+    assert text.startswith(
+        f"**{arms.ARMS['graph_first']}** answers the most questions correctly: 100"
+    )
     assert arms.ARMS["text"] in text
     assert arms.ARMS["closed_book"] not in text
     assert "0.50 s" in text
@@ -271,7 +273,7 @@ def test_the_advice_names_a_tie_and_ranks_no_times_that_overlap():
     names = " and ".join(arms.ARMS[arm] for arm in best)
     assert text.startswith(f"**{names}** tie: each answers 100")
     assert_short_answer(text)
-    assert "The times are those of 6 questions each, too few to say" in text
+    assert "Each architecture was timed on 6 questions, too few to say" in text
 
 
 def test_by_the_small_model_no_architecture_gains_as_the_notes_of_the_claims_say():

@@ -460,13 +460,13 @@ def advice(outcomes: Outcomes) -> str:
         "side effects"
     )
     if len(tied) == 1:
-        lead = f"**{outcomes.label(best)}** answers most questions correctly, {share}."
+        lead = f"**{outcomes.label(best)}** answers the most questions correctly: {share}."
     else:
         names = figures.listed([outcomes.label(arm) for arm in tied])
         lead = f"**{names}** tie: each answers {share} correctly."
     if "closed_book" in accuracy:
         alone = figures.score_text(accuracy["closed_book"])
-        lead += f" Without evidence, the model answers {alone} of them."
+        lead += f" Without evidence, the model answers {alone} of them correctly."
     comparisons = _compare_with_best(outcomes, best)
     lead += f" {_count_level(comparisons, tied)}"
     weakest, weakest_score = _weakest_kind(outcomes, best)
@@ -489,7 +489,10 @@ def _count_level(comparisons: Mapping[str, Comparison], tied: Sequence[str]) -> 
     n_level = sum(comparison.p >= ALPHA for comparison in others)
     if not n_level:
         return "Every other architecture is significantly less accurate."
-    return f"Of the {len(others)} others, {n_level} cannot be told from it by this many questions."
+    return (
+        f"Of the {len(others)} other architectures, {n_level} "
+        f"{'is' if n_level == 1 else 'are'} not significantly less accurate."
+    )
 
 
 def _weakest_kind(outcomes: Outcomes, arm: str) -> tuple[str, Score]:
@@ -513,12 +516,12 @@ def _describe_fastest(outcomes: Outcomes, best: str, seconds: Mapping[str, Score
     time_of_best = figures.number(seconds[best].value, "seconds")
     if fastest == best or seconds[fastest].high >= seconds[best].low:
         return (
-            f"The times are those of {seconds[best].n} questions each, too few to say which "
-            "architecture of this accuracy is faster."
+            f"Each architecture was timed on {seconds[best].n} questions, too few to say which of "
+            "the best architectures is faster."
         )
     time_of_fastest = figures.number(seconds[fastest].value, "seconds")
     points = figures.points(comparisons[fastest].test)
     return (
-        f"{outcomes.label(fastest)} takes {time_of_fastest} in place of {time_of_best}. The best "
-        f"one's lead over it is {points} points, so that either may be more accurate."
+        f"{outcomes.label(fastest)} takes {time_of_fastest} instead of {time_of_best}. The best "
+        f"architecture's lead over it is {points} points, so either may be more accurate."
     )

@@ -49,9 +49,10 @@ SYSTEMS = (
     System(
         "Side effects",
         "nothing (SIDER), or a table of drugs and effects",
-        "none; one where rules do not understand the question",
+        "none; one if the rules do not understand the question",
         InTheBook(
-            "answers that list exactly the right drugs or effects, by the queries of this book",
+            "share of answers that list exactly the right drugs or effects, with this book's "
+            "queries",
             "04_side_effects_beyond",
             "written",
             "exact",
@@ -60,9 +61,9 @@ SYSTEMS = (
     System(
         "Drug interactions",
         "nothing (two annotated corpora), or a folder of text",
-        "two to four a question; own text is read without a model",
+        "two to four per question; none to read your own text",
         InTheBook(
-            "F1 of the drugs in the answer, questions with a known answer",
+            "F1 of the drugs in the answer, for questions with a known answer",
             "06_interactions_qa",
             "drugrag",
             "f1",
@@ -71,10 +72,10 @@ SYSTEMS = (
     ),
     System(
         "Clinical notes",
-        "a folder of dated notes, or a table with a row a note",
-        "one a question",
+        "a folder of dated notes, or a table with a row for each note",
+        "one per question",
         InTheBook(
-            "right answers by the model that reads retrieved passages, to questions with and "
+            "share of right answers by the model with retrieved passages, to questions with and "
             "without an answer in the chart",
             "14_notes_answers",
             "rag",
@@ -84,9 +85,9 @@ SYSTEMS = (
     System(
         "Regulatory guidance",
         "a folder of PDF, Word, HTML or text files",
-        "two a question; one more for each of up to 24 passages with the scoring agent",
+        "two per question; one more for each of up to 24 passages with the scoring agent",
         InTheBook(
-            "questions of which the six passages hold the answer",
+            "share of questions whose answer is in the six passages",
             "16_qarag_retrieval",
             "qa_rag",
             "answer_found",
@@ -95,7 +96,7 @@ SYSTEMS = (
     System(
         "Extraction",
         "labelled sentences or texts (JSON lines)",
-        "one a text; more while the scorer is taught",
+        "one per text; more while the scorer learns",
         InTheBook(
             "F1 of the triples of GIT, by the prompted model with its retrieved example",
             "07_biomedrag_triples",

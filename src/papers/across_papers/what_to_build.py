@@ -123,9 +123,9 @@ class Advice:
             f"{mark}**On {counts['simple']} of {n_tasks} tasks, the best simple method scores "
             "significantly higher than the best method with a language model.** "
             f"It scores lower on {counts['other']}, and on {counts['neither']} the "
-            f"difference is not significant. {self._not_counted()}Each task has a measure of its "
-            f"own, such as accuracy or F1, and {_range_in_words(pairs)}; the figure names both for "
-            f"each task. The tests are paired, with Holm's correction over the {n_tasks} tasks."
+            f"difference is not significant. {self._not_counted()}Each task has its own "
+            f"measure, such as accuracy or F1, and {_range_in_words(pairs)}. The figure names both "
+            f"for each task. The tests are paired, with Holm's correction over the {n_tasks} tasks."
         )
 
     def _not_counted(self) -> str:
