@@ -397,7 +397,7 @@ def test_a_comparison_has_the_same_p_under_each_claim_and_in_the_table() -> None
         differences.OTHERS, Outcomes(contexts, draws=300), "precision"
     )
     assert [item.second for item in table] == ["hypothetical", "question"]
-    assert "Holm over two" in differences.with_family("Table 3", table)
+    assert "Holm's method over two tests" in differences.with_family("Table 3", table)
     alone = Outcomes(contexts, draws=300).compare([("qa_rag", "question")], "precision")
     p = next(item.p for item in table if item.second == "question")
     assert p == pytest.approx(2 * alone[0].p)

@@ -106,14 +106,17 @@ def qa_rag_against(others: Iterable[str], outcomes: Outcomes, measure: str) -> l
 
 
 def family_in_words(comparisons: Sequence[Comparison]) -> str:
-    """How p is adjusted, for a caption or a sentence: `Holm over two`; empty for one comparison."""
+    """How p is adjusted, for a cell or a parenthesis: `Holm over two`; empty for one comparison."""
     n = len(comparisons)
     return f"Holm over {figures.in_words(n)}" if n > 1 else ""
 
 
 def with_family(caption: str, comparisons: Sequence[Comparison]) -> str:
     """A caption that says over how many comparisons p is adjusted."""
-    return f"{caption}; p: {family_in_words(comparisons) or 'one comparison, not adjusted'}"
+    n = len(comparisons)
+    if n > 1:
+        return f"{caption}; p is adjusted by Holm's method over {figures.in_words(n)} tests"
+    return f"{caption}; p is not adjusted"
 
 
 def deciding_table(outcomes: Outcomes) -> pd.DataFrame:
