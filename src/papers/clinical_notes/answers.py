@@ -779,7 +779,10 @@ def _unparsed_in_words(n: int) -> str:
     if not n:
         return ""
     count = "counts" if n == 1 else "count"
-    return f"Of its answers from retrieved passages, {n} could not be parsed and {count} as wrong."
+    return (
+        f"Of the model's answers from retrieved passages, {n} could not be parsed and {count} as "
+        "wrong."
+    )
 
 
 _PARTS = {

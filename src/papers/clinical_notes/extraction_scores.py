@@ -425,8 +425,8 @@ def _scores_in_words(shared: Outcomes) -> str:
     rules = figures.score_text(shared.score("drug_f1", "rules"))
     llm = figures.score_text(shared.score("drug_f1", "llm"))
     return (
-        "The language model read a sample of the notes. Where both have an F1, the rules reach "
-        f"{rules} and the language model reaches {llm}."
+        "The language model read a sample of the notes. On the notes for which both have an F1, "
+        f"the rules reach {rules} and the language model reaches {llm}."
     )
 
 
