@@ -197,7 +197,8 @@ def test_released_passages_of_neither_track_are_counted() -> None:
     columns += [released.QUESTION_TRACK, released.NO_TRACK]
     orders = [["the released merge", 2, 4, 0, 0], ["the released ranking", 1, 1, 1, 3]]
     words = released.in_neither_track(pd.DataFrame(orders, columns=columns))
-    assert words.startswith("3 of 6 passages of the released ranking are in neither track (50.0")
+    assert words.startswith("3 of the 6 passages of the released ranking (50.0")
+    assert words.endswith("are in neither track")
 
 
 def test_the_methods_are_told_with_what_they_kept_of_the_own_document(sample: data.Data) -> None:

@@ -292,8 +292,8 @@ def unfit(outcomes: Outcomes, measure: str, judge: str) -> str:
     return (
         f"{judge} cannot serve as judge here, because it accepts "
         f"{figures.score_text(sensitivity)} of {sensitivity.n} passages with the answer "
-        f"(sensitivity) and rejects {figures.score_text(specificity)} of {specificity.n} without "
-        "it (specificity)"
+        f"(sensitivity) and rejects {figures.score_text(specificity)} of {specificity.n} passages "
+        "without the answer (specificity)"
     )
 
 
@@ -341,8 +341,13 @@ class JudgeReport:
         for number in self.run.printed.numbers:
             if judged_arm(number.id):
                 self._report_number(number.id)
-        reasons = [f"context {measure}: {why}" for measure, why in self.refused.items() if why]
-        not_rerun = "; ".join(reasons)
+        reasons: dict[str, list[str]] = {}
+        for measure, why in self.refused.items():
+            if why:
+                reasons.setdefault(why, []).append(f"context {measure}")
+        not_rerun = "; ".join(
+            f"{figures.listed(measures)}: {why}" for why, measures in reasons.items()
+        )
         fit = [measure for measure, why in self.refused.items() if not why]
         if not fit:
             text = f"Not rerun, {not_rerun}."

@@ -561,8 +561,8 @@ def in_neither_track(tracks: pd.DataFrame) -> str:
     n_in = {column: int(ranking[column].sum()) for column in columns}
     n_passages = sum(n_in.values())
     return (
-        f"{n_in[NO_TRACK]} of {n_passages} passages of the released ranking are in neither track "
-        f"({figures.number(n_in[NO_TRACK] / n_passages)})"
+        f"{n_in[NO_TRACK]} of the {n_passages} passages of the released ranking "
+        f"({figures.number(n_in[NO_TRACK] / n_passages)}) are in neither track"
     )
 
 
