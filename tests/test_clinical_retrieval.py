@@ -514,7 +514,7 @@ def test_one_encoder_in_both_parts_says_nothing_of_reranking_here_either():
     by_claim = answered_here(ranked_rows(one, one, -0.1), one, one)
     for name in OF_THE_RERANKER:
         assert (by_claim[name].answer, by_claim[name].reason) == ("not run", "one model")
-        assert f"here {one} served as both" in by_claim[name].why
+        assert f"but here {one} served as both" in by_claim[name].why
     assert by_claim["lexical_search_adds"].answer == "against it"
     by_claim = answered_here(ranked_rows(one, other, -0.1), one, other)
     assert {by_claim[name].answer for name in OF_THE_RERANKER} == {"against it"}

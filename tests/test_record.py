@@ -374,7 +374,7 @@ def test_every_empty_cell_has_a_reason():
         assert rows[group].isna().all()
         assert (rows[f"{group}_why"].str.len() > 0).all()
         assert set(rows[f"{group}_verdict"]) <= {"not run", "cannot be run"}
-    assert rows.loc[ACCURACY, "rerun_why"] == "not yet run on this machine"
+    assert rows.loc[ACCURACY, "rerun_why"] == "not yet run here"
     assert rows.loc[PAIRS, "rescored_why"] == "the data are not released"
     assert rows.loc[PAIRS, "rerun_why"] == "a count of data"
 
@@ -607,7 +607,7 @@ def test_the_ledger_says_what_decided_each_claim_and_why_one_is_open():
     empty = scoreboard.ledger("toy", "laptop").iloc[0]
     assert (empty["verdict"], empty["why"], empty["rerun_test"]) == (
         "not tested",
-        "not yet run on this machine",
+        "not yet run here",
         "McNemar.",
     )
     run = start()

@@ -166,7 +166,7 @@ def test_a_family_adjusts_p_and_decides_nothing():
     assert family.p == pytest.approx(2 * alone.p)
     assert family.verdict == alone.verdict == "agrees"
     assert [part.label for part in family.estimates] == ["a minus b, accuracy"]
-    assert "those against c" in Rule(better=("a",), than=("b",), family=("c",)).words()
+    assert "the comparisons with c" in Rule(better=("a",), than=("b",), family=("c",)).words()
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,10 @@ def test_the_same_fact_in_other_words_forces_no_tie(run):
             by_text.append(replace(row, requests=[f"{words} {row.unit}"]))
     decide(run, page([], by_text), "graphrag_beats_text_rag", "pairs_beat_lists")
     reason = why(run, "graphrag_beats_text_rag", "rerun")
-    assert "the same facts in 100.0 % of units, in other words" in reason.replace("\xa0", " ")
+    assert (
+        "In 100.0 % of the units, the arms got the same facts in different words"
+        in reason.replace("\xa0", " ")
+    )
     assert "forced" not in reason
     assert "The tie is forced" in why(run, "pairs_beat_lists", "rerun")
 

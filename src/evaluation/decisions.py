@@ -86,6 +86,7 @@ class Part:
         label: What was measured, for a reader. A part without one leaves no estimate.
         unit: Unit of the measure, see `measures.unit`.
         bound: The value at which the claim's truth turns.
+        words: The subject of a sentence about it; by default its label.
         arms: Of a difference, the two arms.
     """
 
@@ -94,6 +95,7 @@ class Part:
     label: str = ""
     unit: str = "fraction"
     bound: float | None = None
+    words: str = ""
     arms: tuple[ArmValue, ...] = ()
 
     def estimate(self) -> Estimate:
@@ -183,7 +185,7 @@ def _corrections(parts: Sequence[Part], n_intervals: int) -> list[Correction]:
     for part in parts:
         if part.label and part.verdict() == "differs":
             corrected = bonferroni_interval(part.interval, n_intervals)
-            text = f"{part.label} is {_interval_text(corrected, part)}"
+            text = f"{part.words or part.label} is {_interval_text(corrected, part)}"
             refutes = part.verdict(n_intervals) == "differs"
             corrections.append(Correction(text, n_intervals, refutes))
     return corrections
@@ -436,7 +438,7 @@ def another_model(about: str, models: Sequence[str], did: str = "answered") -> D
         models: Names of the models that answered.
         did: What these models did.
     """
-    why = f"The claim is about {about}; here {figures.listed(models)} {did}."
+    why = f"The claim is about {about}, but here {figures.listed(models)} {did}."
     return Decision("not tested", why, reason="another model")
 
 

@@ -87,6 +87,11 @@ def in_words(n: int) -> str:
     return _NUMBER_WORDS[n] if n < len(_NUMBER_WORDS) else number(n, "count")
 
 
+def quoted(text: str) -> str:
+    """A text in quotation marks."""
+    return f"\N{LEFT DOUBLE QUOTATION MARK}{text}\N{RIGHT DOUBLE QUOTATION MARK}"
+
+
 def listed(items: Sequence[str]) -> str:
     """`a, b and c`."""
     if len(items) < 2:

@@ -29,10 +29,20 @@ LABELS = {
     "by models query": "share of retrievals by the model's own query",
     "retrieval precision": "precision without the search for names",
     "candidates outside": "candidates outside the patient or period",
+    "cites": "share of answers that cite a passage",
+    "cited passage holds right answer": "share of cited passages with the right answer",
     "spelt": "share spelt correctly",
     "faiss rank correlation": "rank correlation with FAISS",
 }
 """Measures whose name, even with blanks, does not tell a reader enough."""
+WORDS = {
+    "answer_found": "share of questions whose answer is found",
+    "contradicts": "share of sentences that contradict the label",
+    "exact": "share of exact sets",
+}
+"""Measures whose label is no noun, as a sentence needs it."""
+STATISTICS = {"median": "median", "p5": "5th percentile", "p95": "95th percentile"}
+"""Statistics of a measure, in words."""
 
 Measures = Mapping[str, tuple[float, float]]
 """Numerator and denominator by measure; a score divides the sums of both."""
@@ -93,3 +103,18 @@ def measure_label(measure: str) -> str:
     text = re.sub(r"\b(f1|mrr)\b", lambda found: found[0].upper(), base.replace("_", " "))
     text = LABELS.get(text, text)
     return {"": text, "auc": "AUC"}.get(statistic, f"{text}, {statistic}")
+
+
+@lru_cache
+def measure_words(measure: str) -> str:
+    """A measure within a sentence: `95th percentile of the latency`."""
+    statistic, base = parts(measure)
+    if statistic in STATISTICS:
+        return f"{STATISTICS[statistic]} of the {measure_label(base)}"
+    return WORDS.get(measure, measure_label(measure))
+
+
+def with_article(measure: str) -> str:
+    """A measure within a sentence, a share with its article: `the share of exact sets`."""
+    words = measure_words(measure)
+    return f"the {words}" if words.startswith("share ") or " of " in words else words

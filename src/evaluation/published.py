@@ -14,8 +14,8 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from evaluation import printed_numbers
-from evaluation.formats import MINUS
-from evaluation.measures import measure_label, unit
+from evaluation.formats import MINUS, listed, quoted
+from evaluation.measures import measure_words, unit, with_article
 from evaluation.vocabulary import Reason
 from resources.settings import PUBLISHED, PublicError
 
@@ -355,66 +355,85 @@ class Rule(Strict):
             return self._comparison_in_words(label)
         return self._bound_in_words(label)
 
-    def _scope_of_measure(self) -> str:
-        """The measure, and the rows that the rule is restricted to."""
-        text = measure_label(self.measure)
-        if self.where:
-            conditions = [
-                _condition(name, values) for name, values in self.where.items() if any(values)
-            ]
-            text += f" ({'; '.join(conditions)})" if conditions else ""
-        if self.each:
-            text += f", each {self.each}"
-        return text
+    def _rows_in_words(self) -> str:
+        """The rows that the rule is restricted to, as its sentence begins; empty for all rows."""
+        words = f"for each {self.each}, " if self.each else ""
+        conditions = [
+            quoted(condition_words(name, values))
+            for name, values in self.where.items()
+            if any(values)
+        ]
+        if conditions:
+            words += f"among the rows marked {' and '.join(conditions)}, "
+        return words
 
     def _bound_in_words(self, label: Callable[[str], str]) -> str:
         bound = self._in_unit(self.bound or 0.0)
-        subject = f"{label(self.arm)}, {self._scope_of_measure()}"
+        subject = f"the {measure_words(self.measure)} of {label(self.arm)}"
         if self.exactly:
-            return f"{subject}: exactly {bound}."
+            return _sentence(f"{self._rows_in_words()}{subject} must be exactly {bound}.")
         side = "above" if self.above else "below"
-        return f"{subject}: the 95 % interval lies {side} {bound}."
+        interval = f"the 95 % interval of {subject} must lie {side} {bound}."
+        return _sentence(f"{self._rows_in_words()}{interval}")
 
     def _in_unit(self, value: float) -> str:
+        if unit(self.measure) == "seconds":
+            return f"{value:g} s"
         return f"{100 * value:g} %" if unit(self.measure) == "fraction" else f"{value:g}"
 
     def _comparison_in_words(self, label: Callable[[str], str]) -> str:
-        is_family = len(self.first) * len(self.than) > 1 or bool(self.each or self.family)
-        test = "paired randomisation test by cluster" + " adjusted by Holm" * is_family
-        if self.family:
-            in_family = " and ".join(label(arm) for arm in self.family)
-            test += f" together with those against {in_family}, where these have answers"
-        first = " and ".join(label(arm) for arm in self.first)
-        others = " and ".join(label(arm) for arm in self.than)
-        subject = f"{first} against {others}, {self._scope_of_measure()}"
+        first = _each_of([label(arm) for arm in self.first])
+        others = _each_of([label(arm) for arm in self.than])
+        difference = f"difference in {with_article(self.measure)}, {first} minus {others},"
+        rows = self._rows_in_words()
         if self.interaction:
             ((name, (inside, outside)),) = self.interaction.items()
-            return (
-                f"{subject}: the difference where {name} is {inside}, minus the difference where "
-                f"it is {outside}; the 95 % interval, over clusters, lies above "
+            return _sentence(
+                f"{rows}the {difference} must be larger where {name} is {inside} than where it is "
+                f"{outside}. The 95 % interval of this change, over clusters, must lie above "
                 f"{self._in_points(self.boundary)}."
             )
-        return f"{subject}: {test}; {self._criterion_in_words()}."
-
-    def _criterion_in_words(self) -> str:
         is_one = len(self.first) * len(self.than) == 1 and not self.each
-        difference = "the difference" if is_one else "every difference"
+        subject = f"{'the' if is_one else 'every'} {difference}"
+        criterion = _sentence(f"{rows}{self._criterion_in_words(subject)}.")
+        return f"{criterion} {self._test_in_words(label)}"
+
+    def _test_in_words(self, label: Callable[[str], str]) -> str:
+        is_family = len(self.first) * len(self.than) > 1 or bool(self.each or self.family)
+        test = "The test is a paired randomisation by cluster"
+        test += ", adjusted by Holm" * is_family
+        if self.family:
+            in_family = listed([label(arm) for arm in self.family])
+            test += f" together with the comparisons with {in_family}, where these have answers"
+        return f"{test}."
+
+    def _criterion_in_words(self, subject: str) -> str:
         if self.better and self.margin:
             margin = self._in_points(self.margin)
-            return f"{difference} is significant and its 95 % interval lies above {margin}"
+            return f"{subject} must be significant with a 95 % interval above {margin}"
         if self.better:
-            return f"{difference} is positive and significant"
+            return f"{subject} must be positive and significant"
         margin = self._in_points(self.tolerated)
         if self.equivalent:
-            return f"the 95 % interval of the difference lies within ±{margin}"
-        return f"the 95 % interval of the difference lies above {MINUS}{margin}"
+            return f"the 95 % interval of {subject} must lie within ±{margin}"
+        return f"the 95 % interval of {subject} must lie above {MINUS}{margin}"
 
     def _in_points(self, value: float) -> str:
         is_share = unit(self.measure) == "fraction"
         return f"{100 * value:g} points" if is_share else f"{value:g}"
 
 
-def _condition(name: str, values: Sequence[str]) -> str:
+def _sentence(text: str) -> str:
+    """Begin a sentence with a capital."""
+    return text[:1].upper() + text[1:]
+
+
+def _each_of(names: Sequence[str]) -> str:
+    """One name, or `each of a and b`."""
+    return names[0] if len(names) == 1 else f"each of {listed(names)}"
+
+
+def condition_words(name: str, values: Sequence[str]) -> str:
     """A restriction of the rows in words; a task is known by its name alone."""
     *others, last = [value.replace("_", " ") for value in values]
     words = f"{', '.join(others)} or {last}" if others else last
@@ -474,7 +493,7 @@ class Claim(Entry):
     def decided_by(self) -> str:
         """The test in words."""
         words = self.rule.words(_without_underscores) if self.rule else self.test
-        return words or "none: the paper defines no measure"
+        return words or "none, because the paper defines no measure"
 
 
 Shown = Literal["rendered", "partly", "impossible", "diagram"]

@@ -18,14 +18,14 @@ from typing import Any, Final, Literal
 
 import pandas as pd
 
-from evaluation import decisions, evidence, figures
+from evaluation import decisions, evidence, figures, formats
 from evaluation.answers import COLUMNS, NotRunError
 from evaluation.decisions import Decision, Interval, Part
 from evaluation.interactions import interaction
-from evaluation.measures import measure_label, unit
+from evaluation.measures import measure_label, measure_words, unit, with_article
 from evaluation.metrics import Score
 from evaluation.outcomes import PAIRING_COLUMNS, Comparison, Outcomes
-from evaluation.published import Basis, Claim, Rule
+from evaluation.published import Basis, Claim, Rule, condition_words
 from evaluation.record import Run
 from evaluation.records import ArmValue
 from evaluation.verdicts import findings
@@ -158,7 +158,7 @@ def _as_reported(decision: Decision, rule: Rule, outcomes: Outcomes) -> dict[str
     needed = decisions.two_digits(decision.needed) if decision.needed else None
     if needed:
         why += (
-            " If the values here are the true ones, a test with a power of 80 % needs about "
+            " If the true values are those found here, a test with a power of 80 % needs about "
             f"{needed:,} rows."
         )
     return {
@@ -225,7 +225,7 @@ def evaluate_here(
         those that answered, and those that served them, such as an encoder that searched.
     """
     if rule.function and "rerun" not in rule.bases:
-        why = "The rule reads printed numbers or released files."
+        why = "The rule reads only printed numbers or released files."
         return Decision("not tested", why, reason="printed only")
     rows = outcomes.where(source=SOURCES["rerun"])
     facts = facts or {}
@@ -391,14 +391,14 @@ def _name_unfetched(decision: Decision, rule: Rule, context: _Context) -> Decisi
 def _replacement(rule: Rule) -> str:
     """Say that another system ran, and what in the place of which part, if the rule tells."""
     part = f": {rule.replaces}" if rule.replaces else ""
-    return f"What ran replaces a part of the paper's system{part}."
+    return f"The run here replaces a part of the paper's system{part}."
 
 
 def _refusal_by_system(rule: Rule, context: _Context) -> Decision | None:
     """Why a rule cannot be asked of the system that ran, if it cannot."""
     repeated = _served_twice(context.facts.get("served", ())) if rule.distinct else ""
     if repeated:
-        why = f"The claim compares two models; here {repeated} served as both."
+        why = f"The claim compares two models, but here {repeated} served as both."
         return Decision("not tested", why, reason="one model")
     if rule.here_only and context.question == "paper":
         return Decision("not tested", _replacement(rule), reason="another system")
@@ -506,9 +506,13 @@ def _no_answers(rule: Rule, missing: Sequence[str], scoped: _Scoped, kind: Basis
     if scoped.others:
         about = f"{_names_in_words(rule.scope)} models"
         return decisions.another_model(about, scoped.others)
-    names = ", ".join(map(scoped.rows.label, missing))
-    has_none = "No answers are released" if kind == "rescored" else "This chapter has no answers"
-    why = f"{has_none} by {names}, so their {measure_label(rule.measure)} is unknown."
+    names = [scoped.rows.label(arm) for arm in missing]
+    has_none = "The authors released no" if kind == "rescored" else "This chapter has no"
+    whose = names[0] if len(names) == 1 else "these arms"
+    why = (
+        f"{has_none} answers by {figures.listed(names)}, so the {measure_words(rule.measure)} of "
+        f"{whose} is unknown."
+    )
     reasons = dict.fromkeys(scoped.rows.why_not_run(arm) for arm in missing)
     return Decision("not tested", " ".join([why, *reasons]).strip(), reason="no answers")
 
@@ -525,7 +529,14 @@ def _decide_interaction(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
             f"{rows.label(first)} minus {rows.label(second)}, {measure}: "
             f"{name} {values[0]} minus {values[1]}"
         )
-        parts.append(Part(difference, Criterion(rule), label, unit(rule.measure), rule.boundary))
+        words = (
+            f"the change of the difference in {measure} between {rows.label(first)} and "
+            f"{rows.label(second)} from {name} {values[1]} to {name} {values[0]}"
+        )
+        part = Part(
+            difference, Criterion(rule), label, unit(rule.measure), rule.boundary, words=words
+        )
+        parts.append(part)
         texts.append(
             f"From {name} {values[1]} to {name} {values[0]}, the difference in {measure} between "
             f"{rows.label(first)} and {rows.label(second)} changes by "
@@ -584,8 +595,16 @@ def _part_of_comparison(rule: Rule, comparison: Comparison, rows: Outcomes) -> P
         ArmValue(label=name, value=score.value)
         for name, score in zip(names, comparison.scores, strict=True)
     ]
+    where = _where_in_words(rule, _strata(rule), comparison)
+    words = f"the {measure_words(rule.measure)} of {names[0]} minus that of {names[1]}"
     return Part(
-        comparison.test, criterion, label, unit(rule.measure), rule.boundary, arms=tuple(arms)
+        comparison.test,
+        criterion,
+        label,
+        unit(rule.measure),
+        rule.boundary,
+        words=f"{where}, {words}" if where else words,
+        arms=tuple(arms),
     )
 
 
@@ -627,7 +646,8 @@ def _decide_bound(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
     parts = []
     for name, score in zip(groups, scores, strict=True):
         label = _label_of_score(rule, rows, name)
-        parts.append(Part(score, Criterion(rule), label, unit(rule.measure), bound))
+        words = _score_in_words(rule, rows, name)
+        parts.append(Part(score, Criterion(rule), label, unit(rule.measure), bound, words=words))
     if rule.exactly:
         holds = all(score.value == bound for score in scores)
         estimates = tuple(part.estimate() for part in parts)
@@ -652,7 +672,7 @@ def _smallest_cluster_count(groups: Iterable[Outcomes]) -> int:
 
 def _forced_tie(same_evidence: float, why: str, p: float, parts: Sequence[Part]) -> Decision:
     share = figures.number(same_evidence)
-    tie = f"The tie is forced: the arms got the same evidence in {share} of units."
+    tie = f"The tie is forced, because the arms got the same evidence in {share} of the units."
     ties = tuple(part.estimate() for part in parts)
     return Decision("not tested", f"{tie} {why}", p, reason="forced tie", ties=ties)
 
@@ -660,8 +680,8 @@ def _forced_tie(same_evidence: float, why: str, p: float, parts: Sequence[Part])
 def _same_facts(same_evidence: float, why: str, p: float, parts: Sequence[Part]) -> Decision:
     share = figures.number(same_evidence)
     wording = (
-        f"The arms got the same facts in {share} of units, in other words. So a difference between "
-        "them tells how the prompts are worded."
+        f"In {share} of the units, the arms got the same facts in different words. A difference "
+        "between these arms therefore comes from the wording of the prompts."
     )
     ties = tuple(part.estimate() for part in parts)
     return Decision("not tested", f"{wording} {why}", p, reason="same facts", ties=ties)
@@ -687,35 +707,64 @@ def _share_alike(rows: Outcomes, values: "pd.Series[Any]") -> float:
     return float((n_values == 1).mean())
 
 
+def _strata(rule: Rule) -> dict[str, tuple[str, ...]]:
+    """The strata that a rule is restricted to, without columns that all rows have."""
+    return {name: tuple(values) for name, values in rule.where.items() if name not in COLUMNS}
+
+
 def _measure_within_strata(rule: Rule) -> str:
     """The measure, and the strata that a rule is restricted to: `F1 (kind: medications)`."""
-    strata = {name: values for name, values in rule.where.items() if name not in COLUMNS}
-    conditions = [f"{name}: {', '.join(values)}" for name, values in strata.items()]
+    conditions = [f"{name}: {', '.join(values)}" for name, values in _strata(rule).items()]
     label = measure_label(rule.measure)
     return f"{label} ({'; '.join(conditions)})" if conditions else label
 
 
 def _describe_comparison(comparison: Comparison, rows: Outcomes, rule: Rule) -> str:
-    condition = ""
-    if comparison.model:
-        condition = f"{'With' if rule.each == 'model' else 'On'} {comparison.model}"
+    where = _where_in_words(rule, _strata(rule), comparison)
     return evidence.comparison_sentence(
         comparison,
         (rows.label(comparison.first), rows.label(comparison.second)),
-        _measure_within_strata(rule),
+        with_article(rule.measure),
         unit=unit(rule.measure),
-        condition=condition,
+        condition=evidence.sentence_case(where) if where else "",
     )
+
+
+def _where_in_words(
+    rule: Rule, strata: Mapping[str, Sequence[str]], comparison: Comparison | None = None
+) -> str:
+    """Where a comparison or score holds, as its sentence begins: `on GIT, among the rows ...`."""
+    words = []
+    if comparison and comparison.model:
+        words.append(f"{'with' if rule.each == 'model' else 'on'} {comparison.model}")
+    marks = [
+        formats.quoted(condition_words(name, values))
+        for name, values in strata.items()
+        if any(values)
+    ]
+    if marks:
+        words.append(f"among the rows marked {' and '.join(marks)}")
+    return ", ".join(words)
 
 
 def _describe_score(rule: Rule, rows: Outcomes, group: str, score: Score) -> str:
     """A score with its arm and what it was restricted to."""
-    return evidence.score_sentence(_label_of_score(rule, rows, group), score, unit(rule.measure))
+    words = _score_in_words(rule, rows, group)
+    return evidence.score_sentence(words, score, unit(rule.measure))
+
+
+def _score_in_words(rule: Rule, rows: Outcomes, group: str) -> str:
+    """What a score measures, as a sentence begins: `the recall of Text RAG`."""
+    where = _where_in_words(rule, rule.where)
+    words = f"the {measure_words(rule.measure)} of {rows.label(rule.arm)}"
+    if group:
+        words += f" with {group}"
+    return f"{where}, {words}" if where else words
 
 
 def _label_of_score(rule: Rule, rows: Outcomes, group: str) -> str:
     """The measure, the arm and what its rows were restricted to: `Recall of Text RAG (plain)`."""
-    measure = evidence.sentence_case(measure_label(rule.measure))
+    measure = evidence.sentence_case(measure_words(rule.measure))
     label = f"{measure} of {rows.label(rule.arm)}"
     conditions = [" or ".join(values) for values in rule.where.values()]
     if conditions:

@@ -133,8 +133,9 @@ def _contradiction_line(run: Run, contradiction: Contradiction) -> Markup:
         statements.append(contradiction.reconciled)
     numbers = [run.printed.number(n).printed for n in contradiction.numbers]
     if numbers:
-        distinct = ", ".join(dict.fromkeys(numbers))
-        statements.append(f"Printed values affected: {distinct}.")
+        distinct = list(dict.fromkeys(numbers))
+        noun = "value" if len(distinct) == 1 else "values"
+        statements.append(f"This affects the printed {noun} {figures.listed(distinct)}.")
     paragraphs = [Markup("<p>{}</p>").format(statement) for statement in statements]
     return Markup("<li><details><summary>{}</summary>{}</details></li>").format(
         contradiction.about, Markup("").join(paragraphs)

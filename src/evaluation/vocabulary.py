@@ -48,17 +48,19 @@ REASONS: Final[Mapping[Reason, str]] = {
         "The claim concerns other models (name one in LLM_MODEL or the notebook's parameters)."
     ),
     "another system": (
-        "What ran replaces a part of the paper's system (the evidence says which part)."
+        "The run here replaces a part of the paper's system (the evidence says which part)."
     ),
     "published, not fetched": (
-        "What would test it is published, but this run did not fetch it (the evidence says what)."
+        "The files that would test the claim are published, but this run did not fetch them (the "
+        "evidence names them)."
     ),
     "forced tie": (
-        "All arms received the same prompt for every question (incomplete knowledge would test it)."
+        "All arms received the same prompt for every question (incomplete knowledge would test the "
+        "claim)."
     ),
     "same facts": (
-        "All arms received the same fact for every question, in other words, so that a difference "
-        "would be one of wording (incomplete knowledge would test it)."
+        "All arms received the same fact for every question, in different words, so a difference "
+        "would come from the wording (incomplete knowledge would test the claim)."
     ),
     "by construction": (
         "No answers could contradict the claim (the evidence says what makes it hold)."
@@ -67,8 +69,8 @@ REASONS: Final[Mapping[Reason, str]] = {
     "no answers": "An arm in the claim has no answers here (the evidence says how to add it).",
     "judge at chance": "The judge cannot tell right from wrong answers (a larger model may).",
     "one model": "The claim compares models, and only one has answered (name a second one).",
-    "printed only": "The rule reads printed numbers or released files; no rerun enters it.",
-    "undefined": "The paper defines no measure of what it claims (only its authors can).",
+    "printed only": "The rule reads only printed numbers or released files, no rerun.",
+    "undefined": "The paper defines no measure of its claim (only its authors can define one).",
     "not public": (
         "The required data, code or models are not public (only their release would help)."
     ),

@@ -103,7 +103,7 @@ def describe_sources(usage: Usage, own_source: str) -> tuple[str, str]:
         notes.append(_counted(usage.changes, "{name} (refused by the server): {n:,} requests"))
     if usage.other_models:
         notes.append(
-            _counted(usage.other_models, "the server names the model {name}: {n:,} replies")
+            _counted(usage.other_models, "the server names the model {name} in {n:,} replies")
         )
     if usage.thoughts:
         notes.append(f"with a thought, which no parser reads: {usage.thoughts:,} replies")

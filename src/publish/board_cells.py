@@ -43,7 +43,7 @@ def number_row(number: Number, own: Runs, reference: Runs, others: Mapping[str, 
         others: Runs of other models, by model.
     """
     reference_cell = _number_cell(number, "rerun", reference, "no reference run has it yet")
-    own_cell = _number_cell(number, "rerun", own, "not yet run on this machine")
+    own_cell = _number_cell(number, "rerun", own, "not yet run here")
     by_model = {
         f"{BY}{model}": _number_cell(number, "rerun", runs, "not yet run")
         for model, runs in others.items()
@@ -101,7 +101,7 @@ def claim_row(claim: Claim, own: Runs, reference: Runs, others: Mapping[str, Run
     """
     both = [*own, *reference]
     no_reference = claim.why_not or "no reference run tests it yet"
-    no_own = claim.why_not or "not yet run on this machine"
+    no_own = claim.why_not or "not yet run here"
     groups = {
         "printed": _claim_cell(claim, "printed", both, "the printed numbers do not test it"),
         "rescored": _claim_cell(claim, "rescored", both, "no released files test it"),

@@ -64,11 +64,22 @@ PAPER: Final = Question(
 )
 HERE: Final = Question(
     "here_answer",
-    "Does it hold here, by the models that ran?",
+    "Does it hold here, with the models that ran?",
     get_args(HereAnswer),
     "here",
 )
 QUESTIONS: Final = (PAPER, HERE)
+_ONE_OR_MANY: Final[Mapping[str, tuple[str, str]]] = {
+    "agrees": ("agrees", "agree"),
+    "differs": ("differs", "differ"),
+    "inconclusive": ("is inconclusive", "are inconclusive"),
+    "cannot be tested": ("cannot be tested", "cannot be tested"),
+    "not tested": ("was not tested", "were not tested"),
+    "with the claim": ("answer is with the claim", "answers are with the claim"),
+    "against it": ("answer is against it", "answers are against it"),
+    "not run": ("claim has no answer", "claims have no answer"),
+}
+"""What is said of one claim, and of several, by the answer."""
 
 
 def balance(claims: pd.DataFrame) -> str:
@@ -81,9 +92,9 @@ def balance(claims: pd.DataFrame) -> str:
         counts = []
         for word, count in zip(question.words, question.counts(claims), strict=True):
             if count:
-                counts.append(f"{question.label(word)} {count}{_by_print(question, claims, word)}")
-        listed = ", ".join(counts)
-        texts.append(f"{question.title} {listed[:1].upper()}{listed[1:]}.")
+                words = _ONE_OR_MANY[word][count > 1]
+                counts.append(f"{count} {words}{_by_print(question, claims, word)}")
+        texts.append(f"{question.title} {figures.listed(counts)}.")
     return f"{len(claims)} claims. {' '.join(texts)}"
 
 
@@ -407,6 +418,7 @@ def folded_trial(claim_id: str) -> Markup:
         return Markup()
     text = (
         f"If the printed values were true, {trial.n:,} rows would support the claim in fewer "
-        f"than 80 % of simulated data sets. About {trial.needs:,} rows would do so in 80 %."
+        f"than 80 % of simulated data sets. In 80 % of the sets, about {trial.needs:,} rows would "
+        "support the claim."
     )
     return pieces.folded("Power", text)
