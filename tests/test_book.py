@@ -1125,7 +1125,7 @@ def test_the_landing_page_says_how_much_was_not_tested(project: Project) -> None
     )  # which no paper claims
     claims = [claim for paper in papers for claim in published.published(paper).claims]
     untestable = sum(bool(claim.why_not or claim.closed) for claim in claims)
-    assert f"{len(claims) - 1 - untestable} of the claims were not tested" in said
+    assert f"Of the claims, {len(claims) - 1 - untestable} were not tested" in said
     assert f"{untestable} cannot be" in said
     assert re.search(r"\d{3} of the numbers were neither rescored nor rerun\.", said)
     assert " 0 " not in said.partition("The papers print")[2].partition("Findings")[0]
@@ -1229,4 +1229,4 @@ def test_files_that_a_page_shows_are_shown_as_they_are(project: Project) -> None
 )
 def test_a_chapter_says_whose_claims_it_lists(name: str, whose: str) -> None:
     told = unescape(pieces.findings(load(RESULTS / "laptop" / f"{name}.json")))
-    assert re.search(rf">{whose}.s claims; .here. is by [^<]+<", told)
+    assert re.search(rf">{whose}.s claims; .here. means by [^<]+<", told)

@@ -567,7 +567,7 @@ def test_every_engine_finds_the_replies_of_every_other_and_says_how_many_came_fr
         assert [reply.text for reply in replies] == ["YES"] * 5 + ["NO"]
         assert own_client.engine_and_version == (
             "llamacpp, vllm",
-            "vllm vllm 1 (int8): 5 replies; llamacpp xllamacpp 1 (gguf): 1 replies",
+            "vllm vllm 1 (int8): 5 replies; llamacpp xllamacpp 1 (gguf): 1 reply",
         )
         answers("fresh")
         fresh_client = LLM(own_client.endpoint, folder=tmp_path / "fresh")

@@ -45,7 +45,7 @@ def test_reruns_that_can_only_match_are_counted_apart():
         for number, verdict in zip(numbers, verdicts, strict=True)
     ]
     words = board_pages._reruns_in_words(reruns)
-    assert words.startswith("We reran 3 numbers. 1 of these match")
+    assert words.startswith("We reran 3 numbers. Of these, 1 match")
     assert "Of the other 2, none lies within the stated tolerance, 1 lie outside it" in words
     words = board_pages._reruns_in_words(reruns[1:2])
     assert words.startswith("We reran 1 numbers. Of these, 1 come from ")

@@ -298,7 +298,7 @@ def test_a_reply_by_another_model_than_asked_is_stored_with_its_name_and_says_so
         assert reply.answered_by == other_model
         later = client(server, tmp_path)
         assert later.chat_many([SYSTEM], max_tokens=5)[0].answered_by == other_model
-        assert f"the server names the model {other_model}: 1 replies" in later.engine_and_version[1]
+        assert f"the server names the model {other_model}: 1 reply" in later.engine_and_version[1]
 
 
 # ---------------------------------------------------------------------------------------------------------- waiting

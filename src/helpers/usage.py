@@ -95,16 +95,14 @@ def describe_sources(usage: Usage, own_source: str) -> tuple[str, str]:
     if len(sources) > 1:
         engines = {source.partition(" ")[0] for source in sources}
         engine = ", ".join(sorted(engines))
-        version = _counted(sources, "{name}: {n:,} replies")
+        version = _counted(sources, "{name}: {replies}")
     notes = [version] if version else []
     if usage.checked and own_source not in sources:
         notes.append(f"asked again: {own_source}")
     if usage.changes:
-        notes.append(_counted(usage.changes, "{name} (refused by the server): {n:,} requests"))
+        notes.append(_counted(usage.changes, "{name} (refused by the server): {requests}"))
     if usage.other_models:
-        notes.append(
-            _counted(usage.other_models, "the server names the model {name} in {n:,} replies")
-        )
+        notes.append(_counted(usage.other_models, "the server names the model {name}: {replies}"))
     if usage.thoughts:
         notes.append(f"with a thought, which no parser reads: {usage.thoughts:,} replies")
     if usage.uncounted:
@@ -115,4 +113,9 @@ def describe_sources(usage: Usage, own_source: str) -> tuple[str, str]:
 def _counted(counts: Mapping[str, int], template: str) -> str:
     """Names with their counts, the most frequent first."""
     items = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return "; ".join(template.format(name=name, n=n) for name, n in items)
+    texts = []
+    for name, n in items:
+        replies = "1 reply" if n == 1 else f"{n:,} replies"
+        requests = "1 request" if n == 1 else f"{n:,} requests"
+        texts.append(template.format(name=name, replies=replies, requests=requests))
+    return "; ".join(texts)

@@ -159,7 +159,7 @@ class BoardPages(RunPages):
         sentences = [
             f"The papers print {len(self.board)} numbers and state {len(self._stated)} claims. "
             f"{_untested_words(int(untested.sum()), int(untestable.sum()))}. "
-            f"{neither} of the numbers were neither rescored nor rerun."
+            f"Of the numbers, {neither} were neither rescored nor rerun."
         ]
         if rescored.any():
             sentences.append(
@@ -196,7 +196,7 @@ class BoardPages(RunPages):
         caption = (
             f"The {len(self._stated)} claims of the papers by their answers to two questions. The "
             "authors' released answers decide the first question where there are any. The second "
-            f"question is about the models that ran here{self._models_here()}; its answer is no "
+            f"question is about the models that ran here{self._models_here()}. Its answer is no "
             "verdict on a paper."
         )
         alt = "; ".join(texts)
@@ -235,7 +235,7 @@ class BoardPages(RunPages):
 
 def _untested_words(n_untested: int, n_untestable: int) -> str:
     """Say how many claims have no verdict; no count is zero."""
-    words = f"{n_untested} of the claims were not tested"
+    words = f"Of the claims, {n_untested} were not tested"
     return f"{words}, and {n_untestable} cannot be tested" if n_untestable else words
 
 
@@ -256,7 +256,9 @@ def _reruns_in_words(reruns: Sequence[Measured]) -> str:
     n_forced = len(reruns) - len(free)
     if not n_forced:
         return f"{words} Of these, {_count_reruns(free)}."
-    words = f"{words} {n_forced} of these match by construction, so their match tests nothing."
+    words = f"{words} Of these, {n_forced} match by construction, so their match tests nothing."
+    if set(free) == {"another model"}:
+        return f"{words} The other {_count_reruns(free)}."
     return f"{words} Of the other {len(free)}, {_count_reruns(free)}." if free else words
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 
 from bs4 import BeautifulSoup
 
+from evaluation.formats import listed
 from evaluation.markup import Markup, escape
 from publish import viewer
 from publish.board_pages import PAPERS
@@ -152,9 +153,20 @@ def label_code(cells: Iterable[Cell]) -> None:
                 what_section = f"for: {headings[-1]}"
             continue
         labels = _LABEL.findall("".join(_texts(cell)))
-        what = f"of {' and '.join(dict.fromkeys(labels))}" if labels else what_section
+        what = f"of {_listed_labels(labels)}" if labels else what_section
         prompts = {"code_prompt_show": f"Show the code {what}", "code_prompt_hide": "Hide the code"}
         cell["metadata"]["mystnb"] = prompts
+
+
+def _listed_labels(labels: Iterable[str]) -> str:
+    """The labels of exhibits, those of a kind together: `Figure 4.1 and Tables 4.1 and 4.2`."""
+    by_kind: dict[str, list[str]] = {}
+    for label in dict.fromkeys(labels):
+        kind, _, number = label.rpartition(" ")
+        by_kind.setdefault(kind, []).append(number)
+    return listed(
+        [f"{kind}{'s' * (len(numbers) > 1)} {listed(numbers)}" for kind, numbers in by_kind.items()]
+    )
 
 
 def open_core(cells: Iterable[Cell]) -> None:
@@ -222,7 +234,7 @@ def footer(chapter: Chapter, *, has_tables: bool) -> str:
         lines.append(f"- **Its tables**: {link}.")
     if viewer.arms(chapter):
         link = Markup('<a href="../answers.html#nb={}">every answer</a>').format(chapter.name)
-        lines.append(f"- **Its answers**: {link}, with the prompts and what was retrieved.")
+        lines.append(f"- **Its answers**: {link}, with the prompts and the retrieved texts.")
     return "\n".join(lines)
 
 

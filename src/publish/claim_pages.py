@@ -392,7 +392,7 @@ def coverage_words(exhibits: tuple[Exhibit, ...]) -> str:
     """Say how many exhibits are shown in which way; no count is zero."""
     shown = [exhibit.shown for exhibit in exhibits]
     counts = {word: shown.count(word) for word in get_args(Shown)}
-    words = {"diagram": "drawn anew"}
+    words = {"partly": "partly rendered", "impossible": "not shown", "diagram": "drawn anew"}
     texts = [f"{count} {words.get(word, word)}" for word, count in counts.items() if count]
     return figures.listed(texts)
 

@@ -41,7 +41,7 @@ MAKE_IT: Final = (
 WITHOUT_ADDRESS: Final = (
     "This build knows no public address of the project. The project is the folder in which these "
     "pages were built. In that folder, this page is `_build/html/index.html`. If you have only the "
-    "pages, ask whoever gave them to you for the project. They pack it by:"
+    "pages, ask whoever gave them to you for the project. They pack the project with:"
 )
 """What a reader does where no address is known."""
 
@@ -81,8 +81,12 @@ class PaperPages(BoardPages):
             f"  -o ../{ARCHIVE} HEAD",
         )
         unpack = _commands(f"tar xzf {ARCHIVE} && cd medical-rag-book", *MAKE_IT)
-        name_it = "`REPOSITORY_URL=https://... make book` names an address here, once there is one."
-        return f"{WITHOUT_ADDRESS}\n\n{pack}\n\nYou unpack it by:\n\n{unpack}\n\n{name_it}"
+        name_it = (
+            "Once the project has an address, `REPOSITORY_URL=https://... make book` names it here."
+        )
+        return (
+            f"{WITHOUT_ADDRESS}\n\n{pack}\n\nYou unpack the archive with:\n\n{unpack}\n\n{name_it}"
+        )
 
     def balance(self, paper: str) -> str:
         """Say how many claims of a paper have each answer to both questions."""

@@ -56,7 +56,7 @@ def findings(record: Record) -> Markup:
     by_models = ""
     if models:
         quoted = "\N{LEFT DOUBLE QUOTATION MARK}here\N{RIGHT DOUBLE QUOTATION MARK}"
-        by_models = f"; {quoted} is by {figures.listed(list(models))}"
+        by_models = f"; {quoted} means by {figures.listed(list(models))}"
     lead = Markup(
         '<p class="rag-lead" id="claims">{}\N{RIGHT SINGLE QUOTATION MARK}s claims{}</p>'
     ).format(whose, by_models)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
@@ -174,7 +174,7 @@ class RunPages:
     def parameters(self) -> str:
         """The parameters of each run that is shown."""
         rows = [
-            {"Notebook": record.notebook, "Parameter": name, "Value": str(value)}
+            {"Notebook": record.notebook, "Parameter": name, "Value": _parameter_text(value)}
             for record in self._records
             for name, value in record.provenance.parameters.items()
         ]
@@ -267,7 +267,7 @@ class RunPages:
         return (
             f"The runs shown asked {n_requests:,} questions of language models, with "
             f"{millions_in:.1f} million tokens in and {millions_out:.1f} million out. Asking took "
-            f"{duration(seconds_anew)}; with the stored replies, the runs took "
+            f"{duration(seconds_anew)}. With the stored replies, the runs took "
             f"{duration(seconds_replayed)}. One GPU of {GPU_RATE:,} tokens a second would need "
             f"about {duration(sum(map(_tokens_of, records)) / GPU_RATE)}. A hosted model at "
             f"{PRICE_IN:.2f} dollars for a million tokens in and {PRICE_OUT:.2f} out would cost "
@@ -367,6 +367,13 @@ def audit_chapter(chapter: Chapter) -> ChapterAudit:
     for row in found:
         findings.append({"chapter": link} | {str(name): value for name, value in row.items()})
     return ChapterAudit(verdicts, findings)
+
+
+def _parameter_text(value: object) -> str:
+    """A parameter as text; of a mapping its names and values, `rare 10, small 40`."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {item}" for name, item in value.items())
+    return str(value)
 
 
 def _outputs(notebook: Path) -> Iterator[dict[str, Any]]:
