@@ -737,7 +737,7 @@ def test_what_a_server_refuses_is_left_out_remembered_and_told(
             assert reply.changes == another.changes == (change,)
             later = client(server, tmp_path)
             later.chat_many([SYSTEM], **options)
-            assert f"{change} (refused by the server): 1 requests" in later.engine_and_version[1]
+            assert f"{change} (refused by the server): 1 request" in later.engine_and_version[1]
 
 
 def test_the_system_text_goes_before_the_users():
