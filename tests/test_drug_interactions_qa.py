@@ -1163,7 +1163,7 @@ def test_both_readings_are_said_to_refute_a_clear_lead_in_cosine() -> None:
     )
     assert decision.verdict == "differs"
     assert "four parts still refute the claim" in decision.why
-    assert "DrugRAG minus No retrieval (may say not known), cosine" in decision.why
+    assert "the cosine of DrugRAG minus that of No retrieval (may say not known)" in decision.why
     assert "Both readings refute the claim, because each has a corrected interval below the 5" in (
         decision.why
     )
