@@ -118,3 +118,15 @@ def with_article(measure: str) -> str:
     """A measure within a sentence, a share with its article: `the share of exact sets`."""
     words = measure_words(measure)
     return f"the {words}" if words.startswith("share ") or " of " in words else words
+
+
+def measure_of(measure: str, arm: str, subject: str = "") -> str:
+    """A measure and the arm that it is of: `the recall of A`, or `for A, the share of ...`.
+
+    Args:
+        measure: Name of a measure.
+        arm: Name of an arm, for a reader.
+        subject: What of the measure is meant, such as its interval: `the interval of`.
+    """
+    words = f"{subject} the {measure_words(measure)}".lstrip()
+    return f"for {arm}, {words}" if " share " in words else f"{words} of {arm}"

@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from evaluation import printed_numbers
 from evaluation.formats import MINUS, listed, quoted
-from evaluation.measures import measure_words, unit, with_article
+from evaluation.measures import measure_of, unit, with_article
 from evaluation.vocabulary import Reason
 from resources.settings import PUBLISHED, PublicError
 
@@ -369,12 +369,12 @@ class Rule(Strict):
 
     def _bound_in_words(self, label: Callable[[str], str]) -> str:
         bound = self._in_unit(self.bound or 0.0)
-        subject = f"the {measure_words(self.measure)} of {label(self.arm)}"
         if self.exactly:
+            subject = measure_of(self.measure, label(self.arm))
             return _sentence(f"{self._rows_in_words()}{subject} must be exactly {bound}.")
         side = "above" if self.above else "below"
-        interval = f"the 95 % interval of {subject} must lie {side} {bound}."
-        return _sentence(f"{self._rows_in_words()}{interval}")
+        interval = measure_of(self.measure, label(self.arm), "the 95 % interval of")
+        return _sentence(f"{self._rows_in_words()}{interval} must lie {side} {bound}.")
 
     def _in_unit(self, value: float) -> str:
         if unit(self.measure) == "seconds":

@@ -22,7 +22,7 @@ from evaluation import decisions, evidence, figures, formats
 from evaluation.answers import COLUMNS, NotRunError
 from evaluation.decisions import Decision, Interval, Part
 from evaluation.interactions import interaction
-from evaluation.measures import measure_label, measure_words, unit, with_article
+from evaluation.measures import measure_label, measure_of, measure_words, unit, with_article
 from evaluation.metrics import Score
 from evaluation.outcomes import PAIRING_COLUMNS, Comparison, Outcomes
 from evaluation.published import Basis, Claim, Rule, condition_words
@@ -509,10 +509,8 @@ def _no_answers(rule: Rule, missing: Sequence[str], scoped: _Scoped, kind: Basis
     names = [scoped.rows.label(arm) for arm in missing]
     has_none = "The authors released no" if kind == "rescored" else "This chapter has no"
     whose = names[0] if len(names) == 1 else "these arms"
-    why = (
-        f"{has_none} answers by {figures.listed(names)}, so the {measure_words(rule.measure)} of "
-        f"{whose} is unknown."
-    )
+    unknown = measure_of(rule.measure, whose)
+    why = f"{has_none} answers by {figures.listed(names)}, so {unknown} is unknown."
     reasons = dict.fromkeys(scoped.rows.why_not_run(arm) for arm in missing)
     return Decision("not tested", " ".join([why, *reasons]).strip(), reason="no answers")
 
@@ -596,7 +594,7 @@ def _part_of_comparison(rule: Rule, comparison: Comparison, rows: Outcomes) -> P
         for name, score in zip(names, comparison.scores, strict=True)
     ]
     where = _where_in_words(rule, _strata(rule), comparison)
-    words = f"the {measure_words(rule.measure)} of {names[0]} minus that of {names[1]}"
+    words = f"{measure_of(rule.measure, names[0])} minus that of {names[1]}"
     return Part(
         comparison.test,
         criterion,
@@ -756,7 +754,7 @@ def _describe_score(rule: Rule, rows: Outcomes, group: str, score: Score) -> str
 def _score_in_words(rule: Rule, rows: Outcomes, group: str) -> str:
     """What a score measures, as a sentence begins: `the recall of Text RAG`."""
     where = _where_in_words(rule, rule.where)
-    words = f"the {measure_words(rule.measure)} of {rows.label(rule.arm)}"
+    words = measure_of(rule.measure, rows.label(rule.arm))
     if group:
         words += f" with {group}"
     return f"{where}, {words}" if where else words
