@@ -209,7 +209,7 @@ def test_few_pairs_without_an_error_do_not_show_that_none_is_left(run):
     by_prompt = [rows(questions(160), arm, n) for arm, n in wrong.items()]
     claim = "graphrag_far_above_text_rag"
     assert decide(run, page([], *by_prompt), claim) == {claim: "inconclusive"}
-    assert "uninformative: there are too few errors (12 of 160 pairs)" in why(run, claim, "rerun")
+    assert "uninformative. There are too few errors (12 of 160 pairs)" in why(run, claim, "rerun")
 
 
 @pytest.mark.parametrize(("ranks_lists", "verdict"), [(False, "agrees"), (True, "inconclusive")])

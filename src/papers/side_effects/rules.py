@@ -390,8 +390,12 @@ def _decide_errors(outcomes: Outcomes, graph: str, texts: Sequence[str]) -> Deci
                 return Decision("not tested", why, reason="too few")
             label = f"errors of {outcomes.label(text)} with {model} that the graph removes"
             criterion = partial(decisions.above, bound=SUBSTANTIAL)
-            parts.append(Part(removed.share, criterion, label, bound=SUBSTANTIAL))
-            sentences.append(removed.in_words(f"{outcomes.label(text)}, {model}"))
+            words = (
+                f"with {model}, the share of errors of {outcomes.label(text)} that the graph "
+                "removes"
+            )
+            parts.append(Part(removed.share, criterion, label, bound=SUBSTANTIAL, words=words))
+            sentences.append(removed.in_words(outcomes.label(text), model))
     return decisions.decide_by_intervals(parts, (SUBSTANTIAL,), why=" ".join(sentences))
 
 
@@ -402,16 +406,16 @@ class _ErrorsRemoved:
     share: Score
     n_errors: int
 
-    def in_words(self, text: str) -> str:
+    def in_words(self, text: str, model: str) -> str:
         """Write the share in a sentence; ``text`` names the text arm."""
         n = self.share.n
         if self.share.low > FEWEST_REMOVED:
             share = figures.score_text(self.share)
-            return f"The graph removes {share} of the errors of {text} (n = {n:,})."
+            return f"With {model}, the graph removes {share} of the errors of {text} (n = {n:,})."
         return (
-            f"The graph removes {figures.number(self.share.value)} of the errors of {text}, but "
-            f"the interval is uninformative: there are too few errors ({self.n_errors} of {n:,} "
-            "pairs)."
+            f"With {model}, the graph removes {figures.number(self.share.value)} of the errors of "
+            f"{text}, but the interval is uninformative. There are too few errors "
+            f"({self.n_errors} of {n:,} pairs)."
         )
 
 
