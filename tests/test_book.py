@@ -1127,7 +1127,7 @@ def test_the_landing_page_says_how_much_was_not_tested(project: Project) -> None
     untestable = sum(bool(claim.why_not or claim.closed) for claim in claims)
     assert f"Of the claims, {len(claims) - 1 - untestable} were not tested" in said
     assert f"{untestable} cannot be" in said
-    assert re.search(r"\d{3} of the numbers were neither rescored nor rerun\.", said)
+    assert re.search(r"Of the numbers, \d{3} were neither rescored nor rerun\.", said)
     assert " 0 " not in said.partition("The papers print")[2].partition("Findings")[0]
 
 
