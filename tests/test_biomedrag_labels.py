@@ -154,14 +154,16 @@ def test_the_answer_leads_with_the_fine_tuned_model_and_calls_significant_what_i
         "**With BiomedRAG's labelled example, fine-tuned small scores significantly lower than without "
         "it on UMLS.** Its accuracy is 33.3 ["
     )
-    assert "] points lower on UMLS and, not significantly, 1.7 [" in summary
-    assert "Prompted with it, GPT-4 scores significantly higher on UMLS." in summary
+    assert "] points lower on UMLS and, though not significantly, 1.7 [" in summary
+    assert "Prompted with the example, GPT-4 scores significantly higher on UMLS." in summary
     assert "the fine-tuned model is right on 33.3 % of the 60 rows of UMLS." in summary
-    assert "the paper prints gains in F1 of +3.68 on UMLS and +0.84 on ADInt." in summary
+    assert (
+        "the paper prints gains in F1 of +3.68 points on UMLS and +0.84 points on ADInt." in summary
+    )
     assert_short_answer(summary, run)
     equal = toy(run, "UMLS", {"lora": 30, "lora_rag": 30}, model="small")
     summary = gains.summary(run, Outcomes(equal, draws=500), ["UMLS"])
-    assert "scores neither significantly higher nor significantly lower than without it" in summary
+    assert "does not score significantly higher or lower than without it" in summary
     assert "points higher, which is not significant." in summary
     assert_short_answer(summary, run)
     html = unescape(gains.table(run, out, ["UMLS", "ADInt"], study.FLOORS).html)
@@ -220,8 +222,8 @@ def test_printed_cells_of_ddi_are_compared_on_the_rows_that_state_an_interaction
     study.report(run, out, {"DDI": "a note"})
     value = run._values["rerun", "biomedrag.table1.llama2_br.ddi_recall"]
     assert (value.value, value.n) == (pytest.approx(30 / 60), 60)
-    assert "On the 60 of 150 test rows that state an interaction" in value.note
-    assert "On all 150: 80.0" in value.note
+    assert "60 of 150 test rows that state an interaction" in value.note
+    assert "On all 150 rows, it is 80.0" in value.note
     gain = run._values["rerun", "biomedrag.text.gain.ddi_llama2"]
     assert gain.value == pytest.approx(100 * 27 / 60)
     table = unescape(study.reproduction_table(run, out, "DDI", "DDI").html)
@@ -355,9 +357,11 @@ def test_a_gain_of_two_arms_without_a_right_row_is_said_to_be_near_the_floor(run
     rows += toy(run, "GIT", {"zero_shot": 5, "biomedrag": 20})
     why = paper_rules.beats_llm_tuned(Outcomes(rows, labels=study.LABELS, draws=500)).why
     assert "On DDI, Fine-tuned LLM with BiomedRAG is right on 3.3 %" in why
-    assert why.count("near the floor") == 1
+    assert why.count("near zero") == 1
     assert "2 and 0 of 60 rows right" in why
-    assert re.search(r"The prompted model does not decide\. On GIT, .* of \+25\.0", why)
+    assert re.search(
+        r"The gain of the prompted model does not decide the claim\. On GIT, .* is \+25\.0", why
+    )
 
 
 def test_what_gpt4_knows_is_not_asked_of_other_models(run: record.Run):
@@ -399,7 +403,7 @@ def test_a_gain_near_the_floor_is_said_to_be_one_in_the_opening(run: record.Run)
     names = ["GIT", "DDI", "ChemProt"]
     summary = gains.summary(run, Outcomes(rows, labels=study.LABELS, draws=500), names)
     assert (
-        "lower than without it on GIT, and higher on DDI, where hardly an answer is right.**"
+        "lower than without it on GIT, and higher on DDI, where hardly any answer is right.**"
         in summary
     )
     assert_short_answer(summary, run)
@@ -436,7 +440,7 @@ def test_an_unparsed_answer_is_named_where_a_gain_in_f1_is_reported(run: record.
     rows[0] = replace(rows[0], parsed=False)
     study.report(run, Outcomes(rows, labels=study.LABELS, draws=100), {"UMLS": ""})
     note = run._values["rerun", "biomedrag.text.gain.umls_llama2"].note
-    assert "Unparsed: 1 answer. It is left out of the precision" in note
+    assert "leaves out one unparsed answer. Accuracy counts it as wrong." in note
     assert "two sides" not in note, "F1 and accuracy say the same"
 
 
@@ -602,10 +606,12 @@ def test_the_ablation_leaves_no_printed_number_and_no_claim_untold(run: record.R
         "**With the diversity step, which reorders the retrieved pairs, the fine-tuned model's "
         "accuracy is significantly higher on GIT, by 83.3 ["
     )
-    assert "It does not change significantly with the trained scorer on GIT and GIT-RE." in words
+    assert (
+        "Accuracy does not change significantly with the trained scorer on GIT and GIT-RE." in words
+    )
     assert "With the trained scorer, accuracy is 5.0 [" in words, "what is not significant, too"
     assert "With the diversity step, accuracy is 83.3 [" in words
-    assert "compares BiomedRAG with seven variants on each of them" in words
+    assert "compares BiomedRAG with seven variants on each data set" in words
     assert "RA-KNN-n scored highest with n = 5 on GIT and n = 5 on GIT-RE." in words
     assert_short_answer(words, run)
     html = unescape(ablation.reproduction_table(run, out, [3, 4, 5], "F1").html)

@@ -212,7 +212,7 @@ def test_each_value_of_figure_2_b_to_d_is_in_a_panel_that_can_give_it():
     best = percent("figure2.git.medllama_top1")
     assert all(value > best for value in nearest_values("git", "llama2"))
     notes = [number.note for id, number in NUMBERS.items() if "other_" in id]
-    assert all("is inferred" in note for note in notes)
+    assert all("We infer" in note for note in notes)
 
 
 def test_a_value_between_two_panels_of_figure_2_belongs_to_the_one_whose_rows_can_give_it():

@@ -298,7 +298,7 @@ def test_the_model_that_is_fine_tuned_teaches_its_scorer_unless_another_is_named
     recipe = adapted.Recipe(steps=2, seed=0)
     job = (corpus, choosers, corpus.test[:3])
     answers, how = adapted.fine_tuned(run, [job], "a base", recipe, teacher=teacher)
-    assert how == "a base, fine-tuned by LoRA in 2 steps of 8 rows"
+    assert how == "a base was fine-tuned by LoRA in 2 steps of 8 rows"
     assert connected[0] == taught_by
     assert taught_by in decided_by["own-lora_rag"][1]
     assert decided_by["own-lora_knn_1"][1][:2] == ("nearest", 1)

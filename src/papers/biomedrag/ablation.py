@@ -129,8 +129,8 @@ def summary(out: Outcomes, counts: Sequence[int]) -> str:
     removals = _removals(out, is_tuned=is_tuned)
     details = [
         *[removal.sentence() for removal in removals],
-        f"Each p is adjusted over the two data sets of a comparison, and this page compares "
-        f"BiomedRAG with {figures.in_words(_n_variants(out))} variants on each of them.",
+        "Each p is adjusted over the two data sets of a comparison. This page compares BiomedRAG "
+        f"with {figures.in_words(_n_variants(out))} variants on each data set.",
         *_best_counts(out, counts),
     ]
     kind = "fine-tuned" if is_tuned else "prompted"
@@ -178,9 +178,9 @@ def _answer(removals: Sequence[_Removal], kind: str) -> str:
         parts = " nor ".join(f"{part}, {what}," for part, what in _WHAT.items())
         sentences.append(f"**Neither {parts} changes the {kind} model's accuracy significantly.**")
     elif unclear:
-        sentences.append(f"It does not change significantly {', or '.join(unclear)}.")
+        sentences.append(f"Accuracy does not change significantly {', or '.join(unclear)}.")
     if len(sentences) <= 2:
-        sentences.append("These results are exploratory, for this page makes many comparisons.")
+        sentences.append("These results are exploratory, because this page makes many comparisons.")
     return " ".join(sentences)
 
 
@@ -224,9 +224,9 @@ def _best_counts(out: Outcomes, counts: Sequence[int]) -> list[str]:
         texts.append(f"n = {best} on {name}")
         if not is_clear:
             unclear.append(name)
-    sentences = [f"Of the n tried, RA-KNN-n scored highest with {figures.listed(texts)}."]
+    sentences = [f"Of the values of n tried, RA-KNN-n scored highest with {figures.listed(texts)}."]
     if unclear:
-        sentences.append(f"The intervals of the n overlap on {figures.listed(unclear)}.")
+        sentences.append(f"The intervals of different n overlap on {figures.listed(unclear)}.")
     return sentences
 
 

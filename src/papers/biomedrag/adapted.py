@@ -24,7 +24,7 @@ from resources.engine_install import EngineError
 from resources.lora import Pair
 from resources.services import ServiceError
 
-WITHOUT_STEPS: Final = "Without training: this profile sets lora_steps to 0."
+WITHOUT_STEPS: Final = "Nothing is fine-tuned, because this profile sets lora_steps to 0"
 MAX_MEASURED: Final = 200
 """Rows whose length stands for that of all training rows in an estimate of the cost."""
 N_VALIDATION: Final = 8
@@ -142,7 +142,7 @@ def fine_tuned(
     try:
         taught_jobs = _teach(run, jobs, teacher or model)
     except (EngineError, ServiceError) as error:
-        return [], f"No adapter was trained, for nothing could teach the scorer. {error}"
+        return [], f"No adapter was trained, because nothing could teach the scorer. {error}"
     adapters = _train(taught_jobs, model, recipe)
     if not adapters.logs:
         return [], f"No adapter was trained. {adapters.failures[0]}"
@@ -156,8 +156,8 @@ def fine_tuned(
     for job in taught_jobs:
         answers += _answer_job(run, job, base, models, recipe, adapters)
     _report_training(run, adapters, [base, *models.values()])
-    method = f"{model}, fine-tuned by LoRA in {recipe.steps:,} steps of {recipe.batch} rows"
-    return answers, "; not answered: ".join([method, *adapters.failures])
+    method = f"{model} was fine-tuned by LoRA in {recipe.steps:,} steps of {recipe.batch} rows"
+    return answers, ". Not answered: ".join([method, *adapters.failures])
 
 
 def _answer_job(  # what `fine_tuned` has made
@@ -262,15 +262,15 @@ def training_cost(jobs: Sequence[Job], recipe: Recipe, model: str) -> str:
             n_adapters += 1
             n_tokens += round(recipe.steps * recipe.batch * min(mean, recipe.longest))
     text = (
-        f"{n_adapters} adapters of {recipe.steps:,} steps of {recipe.batch} rows: about "
-        f"{n_tokens / 1e6:,.1f} million tokens without the documents"
+        f"Training {n_adapters} adapters in {recipe.steps:,} steps of {recipe.batch} rows each "
+        f"takes about {n_tokens / 1e6:,.1f} million tokens without the documents"
     )
     n_parameters = parameters_of(model)
     if n_parameters:
         hours = 4 * n_parameters * n_tokens / OPERATIONS_PER_SECOND / 3600
         amount = f"{hours:,.2f}" if hours >= MIN_HOURS else f"less than {MIN_HOURS}"
-        text += f", {amount} hours of one H100 at {UTILISATION:.0%} of its speed"
-    return f"{text}; those that are stored cost nothing."
+        text += f", or {amount} hours of one H100 at {100 * UTILISATION:.0f} % of its speed"
+    return f"{text}. Adapters that are stored cost nothing."
 
 
 def parameters_of(model: str) -> float:

@@ -63,7 +63,7 @@ def table(printed: Published) -> figures.Html:
         row |= {filler: counts[place][filler] for filler in FILLERS}
         rows.append(row)
     caption = (
-        "Printed results by what fills them in a rerun; a smaller model fills the same cells as a "
-        "stand-in, and no run fills numbers whose n was not read or that are cited"
+        "Printed results by what fills them in a rerun. A smaller model fills the same cells as a "
+        "stand-in. No run fills numbers that are cited or whose n was not read"
     )
     return figures.table(pd.DataFrame(rows), caption)

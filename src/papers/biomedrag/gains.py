@@ -135,7 +135,7 @@ def summary(run: Run, out: Outcomes, names: Sequence[str]) -> str:
     details += _printed_texts(run.printed, list(first), used)
     if tuned and prompted:
         other = _model(out, PROMPTED.arms[0])
-        answer.append(f"Prompted with it, {other} {_outcome(prompted, than='')}.")
+        answer.append(f"Prompted with the example, {other} {_outcome(prompted, than='')}.")
     details += _triples_texts(prompted)
     details += commonest_texts(out, names)
     return f"{' '.join(answer)}\n\n{' '.join(details)}"
@@ -150,10 +150,9 @@ def _changes_text(tests: Gains, names: Sequence[str]) -> str:
         listed = clear if is_higher(comparison) or is_lower(comparison) else unclear
         listed.append(f"{change} on {name}" if len(names) > 1 else change)
     if not clear:
-        ending = "which is not significant" if len(unclear) == 1 else "none of them significantly"
-        return f"Its accuracy is {figures.listed(unclear)}, {ending}."
+        return f"Its accuracy is {figures.listed(unclear)}, but not significantly."
     if unclear:
-        unclear[0] = f"not significantly, {unclear[0]}"
+        unclear[0] = f"though not significantly, {unclear[0]}"
         return f"Its accuracy is {', '.join(clear)} and, {figures.listed(unclear)}."
     return f"Its accuracy is {figures.listed(clear)}."
 
@@ -182,7 +181,7 @@ def floor_text(comparison: Comparison) -> str:
         return ""
     n = comparison.test.n
     first, second = (round(score.value * n) for score in comparison.scores)
-    return f"near the floor of the measure, with {first} and {second} of {n:,} rows right"
+    return f"near zero, with {first} and {second} of {n:,} rows right"
 
 
 def _triples_texts(tests: Gains) -> list[str]:
@@ -235,7 +234,7 @@ def _outcome(tests: Gains, than: str = " than without it") -> str:
         if names:
             parts.append(f"{word}{'' if parts else than} on {_listed(names, tests)}")
     if not parts:
-        return f"scores neither significantly higher nor significantly lower{than}"
+        return f"does not score significantly higher or lower{than}"
     return f"scores significantly {', and '.join(parts)}"
 
 
@@ -244,7 +243,7 @@ def _listed(names: Sequence[str], tests: Gains) -> str:
         return f"{'both' if len(names) == 2 else f'all {figures.in_words(len(names))}'} data sets"
     texts = []
     for name in names:
-        near_floor = ", where hardly an answer is right" if floor_text(tests[name]) else ""
+        near_floor = ", where hardly any answer is right" if floor_text(tests[name]) else ""
         texts.append(f"{name}{near_floor}")
     return figures.listed(texts)
 
@@ -283,7 +282,7 @@ def _printed_texts(printed: Published, names: Sequence[str], used: Added) -> lis
     """Say which gains the paper prints for the first of its models that is used in this way."""
     row = used.rows[0]
     found = {name: printed_gain(printed, name, row) for name in names}
-    values = [f"{value} on {name}" for name, value in found.items() if value]
+    values = [f"{value} points on {name}" for name, value in found.items() if value]
     if not values:
         return []
     noun = "a gain" if len(values) == 1 else "gains"
@@ -408,8 +407,9 @@ def plot(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]) -
             lines.append(_dumbbell(rows, arm, rows.label(arm), None))
         groups[name_rows(out, name)] = [line for line in lines if not line.is_empty]
     caption = (
-        f"F1 on {figures.listed(list(names))} as printed (ring: LLaMA2 13B if fine-tuned, GPT-4 if "
-        "prompted) and in this run (dot, with its 95 % interval by text). Further right is better."
+        f"F1 on {figures.listed(list(names))}. A ring is the printed F1, of LLaMA2 13B if "
+        "fine-tuned and of GPT-4 if prompted. A dot is the F1 of this run, with its 95 % interval "
+        "by text. Further right is better."
     )
     return figures.figure(
         dumbbell.plot(groups, key=_KEY),

@@ -32,6 +32,8 @@ from evaluation.vocabulary import Tested
 from papers.biomedrag.corpora import KEYS
 
 _WHICH_VALUE: Final = re.compile(r"n not read \(\d of \d\)")
+_RA_KNN: Final = re.compile(r"(.+?), (RA-KNN(?:-\d+)?)(?:, (.+))?")
+_PART_OF_TRIPLE: Final = re.compile(r"(DDI|ChemProt|GIT), (.+), (head|tail|relation)")
 INTERACTIONS: Final = 368
 """Test rows of DDI that state an interaction.
 
@@ -269,101 +271,106 @@ COMPARED: Final = {
 }
 """For each claim that printed numbers decide: the number that it calls higher, and the others."""
 _ONEREL: Final = (
-    " The F1 of OneRel is taken from its first column, which is the harmonic mean of the other two."
+    " We take OneRel's F1 from its first column, which is the harmonic mean of the other two "
+    "columns."
 )
 _CITED_F1: Final = (
-    " The F1 of JBUIM and SPBERE come from their own papers, so nothing says that these systems "
-    "answered the same rows. McNemar's test of them pairs rows by assumption."
+    " The paper cites the F1 of JBUIM and SPBERE from their own papers, so these systems may have "
+    "answered other rows. McNemar's test pairs the rows by assumption."
 )
 _OTHER_MEASURES: Final = (
-    " The claim is about every measure; printed precision and recall are higher too, but precision "
-    "is a share of other counts and is not tested."
+    " The claim is about every measure. The printed precision and recall are higher too, but we do "
+    "not test precision, because it is a share of other counts."
 )
 _ZERO_ON_ADE: Final = (
-    " Of the seven other values of Figure 2 (e) one must be that of n = 0, without retrieval; the "
-    "text does not say which."
+    " One of the seven other values of Figure 2 (e) must be that of n = 0, without retrieval. The "
+    "text does not say which value this is."
 )
 _ADINT: Final = (
-    " On ADInt LLaMA2 13B with RA-KNN-n is printed higher: 62.77 (n not read) and 62.63 (n = 15) "
-    "against 62.22, which are 4 and 3 of 720 rows. Section 2.2 itself calls n = 15 superior there; "
-    "as a statement about printed scores alone the claim is wrong, but so few rows do not tell two "
-    "systems apart."
+    " On ADInt, the paper prints two higher values for LLaMA2 13B with RA-KNN-n: 62.77 (n not "
+    "read) and 62.63 (n = 15). LLaMA2 13B with BiomedRAG has 62.22, so the differences are 4 and 3 "
+    "of 720 rows. The paper's Section 2.2 itself calls n = 15 superior on ADInt. As a statement "
+    "about printed scores alone, the claim is wrong, but so few rows do not tell two systems apart."
 )
 _PANEL_B: Final = (
-    " Figure 2 (b) is headed LLaMA2 13B and read so here. But its value without retrieval is "
-    "50.52, which Table 1 prints for MedLLaMA 13B (77.48 for LLaMA2 13B). Figure 1 (b) and the "
-    "caption of Figure 2 speak for LLaMA2 13B. The first labels a bar LLaMA2 13B-top1, and the "
-    "second says that the model with the highest baseline is used. So the 50.52 is the likelier "
-    "slip."
+    " Figure 2 (b) is headed LLaMA2 13B, and we read it so. Its value without retrieval, however, "
+    "is 50.52, which Table 1 prints for MedLLaMA 13B (77.48 for LLaMA2 13B). Figure 1 (b) and the "
+    "caption of Figure 2 speak for LLaMA2 13B. Figure 1 (b) labels a bar LLaMA2 13B-top1, and the "
+    "caption says that the model with the highest baseline is used. The value 50.52 is therefore "
+    "the likelier slip."
 )
 _BEST_ROWS: Final = (
-    " On each data set the best row with BiomedRAG is compared with the best other one, of a table "
-    "or of Figure 2; the best of several n favours the other."
+    " On each data set, we compare the best row with BiomedRAG and the best other row of a table "
+    "or of Figure 2. The best of several n favours the other row."
     + _ADINT
     + _PANEL_B
-    + " The comparison on ChemProt stands by either reading, for it takes the best of any model."
+    + " The comparison on ChemProt stands by either reading of Figure 2 (b), because it takes the "
+    "best row of any model."
 )
 _DDI_F1: Final = (
     " The printed precision and recall of LLaMA2 13B with BiomedRAG on DDI (80.50 and 79.10) give "
-    "an F1 of 79.79, not 80.00. Both give the same nearest count of the 368 rows."
+    "an F1 of 79.79, not 80.00. Both values of F1 correspond to the same number of right rows "
+    "among the 368."
 )
 _MORE: Final = {
-    "beats_llm_triples": " On GIT and ChemProt both gains are significant; on DDI neither is."
-    + _DDI_F1,
-    "beats_llm_classification": " On ADE-corpus-v2 all three gains are significant; on MTSamples "
-    "only that of MedLLaMA 13B is.",
-    "beats_llm_links": " On UMLS the gains of MedLLaMA 13B and GPT-4 are significant; on ADInt "
-    "only that of MedLLaMA 13B is.",
-    "retrieval_helps_labels": " On each data set the best printed n is compared, which favours "
-    "retrieval. On MTSamples both printed values are below GPT-4 alone.",
-    "gain_on_ddi": " By recall, LLaMA2 13B with BiomedRAG is printed 0.51 points lower than alone."
-    + _DDI_F1,
+    "beats_llm_triples": " On GIT and ChemProt, both gains are significant. On DDI, neither gain "
+    "is." + _DDI_F1,
+    "beats_llm_classification": " On ADE-corpus-v2, all three gains are significant. On MTSamples, "
+    "only the gain of MedLLaMA 13B is.",
+    "beats_llm_links": " On UMLS, the gains of MedLLaMA 13B and GPT-4 are significant. On ADInt, "
+    "only the gain of MedLLaMA 13B is.",
+    "retrieval_helps_labels": " On each data set, we compare the best printed n, which favours "
+    "retrieval. On MTSamples, both printed values are below the score of GPT-4 alone.",
+    "gain_on_ddi": " The printed recall of LLaMA2 13B with BiomedRAG is 0.51 points lower than "
+    "that of LLaMA2 13B alone." + _DDI_F1,
     "significant_on_git": _ONEREL + _OTHER_MEASURES,
-    "better_on_ddi": " The printed recall of BiomedRAG is below that of LLaMA2 13B alone."
-    + _DDI_F1
-    + _CITED_F1
-    + _ONEREL,
+    "better_on_ddi": " The printed recall of LLaMA2 13B with BiomedRAG is lower than that of "
+    "LLaMA2 13B alone." + _DDI_F1 + _CITED_F1 + _ONEREL,
     "better_on_chemprot": _CITED_F1 + _ONEREL,
-    "better_on_ade": " The 99.89 of MedLLaMA 13B + BiomedRAG is no count of 500 rows; the nearest "
-    "count is tested. RA-KNN-1 with LLaMA2 13B reaches 99.6 there, so this gain is one over no "
-    "retrieval.",
-    "better_on_mtsamples": " Five of the six printed scores are no count of 500 rows.",
+    "better_on_ade": " The score of 99.89 that the paper prints for MedLLaMA 13B with BiomedRAG is "
+    "no count of 500 rows, so we test the nearest count. LLaMA2 13B with RA-KNN-1 reaches 99.6 on "
+    "this data set. The gains here are therefore gains over no retrieval.",
+    "better_on_mtsamples": " Five of the six printed scores are not counts of 500 rows.",
     "one_sentence_best_on_ade": _ZERO_ON_ADE
-    + " All seven are lower, so its place does not matter.",
+    + " All seven values are lower than that of n = 1, so the place of this value does not matter.",
     "onerel_beats_unirel": _ONEREL
-    + " As the columns are headed, OneRel's F1 on DDI (22.09) is below that of UniRel (27.13). "
+    + " As the columns are headed, OneRel's F1 on DDI (22.09) is below UniRel's F1 (27.13). "
     "UniRel's printed precision and recall on DDI (25.59 and 21.92) give an F1 of 23.61, not "
-    "27.13, unless 25.59 is a misprint of 35.59. With 23.61, the highest p on DDI is 0.006, and "
-    "the claim would agree.",
-    "retrieval_beats_onerel": _ONEREL + " Figure 1 (c) draws the third.",
+    "27.13, unless 25.59 is a misprint of 35.59. With an F1 of 23.61, the highest p on DDI is "
+    "0.006, and the printed numbers would agree with the claim.",
+    "retrieval_beats_onerel": _ONEREL + " Figure 1 (c) draws the third column.",
     "light_models_lag_on_git": _ONEREL + " OneRel also scores higher than MedLLaMA 13B, "
     "but the claim is about LLaMA2 only.",
-    "gpt4_untrained_worse": " On GIT, which section 3 names in particular, GPT-4 does better than "
-    "on DDI.",
+    "gpt4_untrained_worse": " The paper's Section 3 names GIT in particular, but GPT-4 scores "
+    "higher on GIT than on DDI.",
     "superior_everywhere": _BEST_ROWS,
     "significant_everywhere": _BEST_ROWS,
-    "one_sentence_best_on_git_re": " The panel of the three other values is inferred; which n each "
-    "of them belongs to does not matter.",
-    "best_parts": " Table 3 lacks LLaMA2 13B alone, which comes nearer in whole triples." + _ONEREL,
-    "one_chunk_beats_many": " Four values of GIT in Figure 2 (c) and (d) whose model is not "
-    "known are left out. The panels of other values are inferred, as their notes say."
+    "one_sentence_best_on_git_re": " We infer the panel of the three other values. Which n each of "
+    "these values belongs to does not matter.",
+    "best_parts": " Table 3 has no row for LLaMA2 13B alone, which comes nearer to BiomedRAG in "
+    "whole triples." + _ONEREL,
+    "one_chunk_beats_many": " We leave out four values of GIT in Figure 2 (c) and (d), because "
+    "their model is not known. We infer the panels of some other values, as the notes on these "
+    "values say."
     + _ZERO_ON_ADE
     + _ADINT
     + _PANEL_B
-    + " If the panel were of MedLLaMA 13B all the same, whose F1 with BiomedRAG is 76.97 on "
-    "ChemProt, RA-KNN-1 (85.08) would be significantly higher, and the claim would differ.",
-    "more_documents_do_not_help": " Panels are tested whose value at n = 1 is known for LLaMA2 "
-    "13B. Compared is the lowest other value of Figure 2 (b), and the second lowest of (e), where "
-    "one value is that of n = 0. These panels show n = 1 because it is best there, so the outcome "
-    "chose them. They say nothing of the other panels."
+    + " If the panel were nevertheless that of MedLLaMA 13B, whose F1 with BiomedRAG is 76.97 on "
+    "ChemProt, RA-KNN-1 (85.08) would be significantly higher, and the printed numbers would "
+    "differ from the claim.",
+    "more_documents_do_not_help": " We test only panels whose value at n = 1 is known for LLaMA2 "
+    "13B. We compare this value with the lowest other value of Figure 2 (b), and with the second "
+    "lowest of (e), where one value is that of n = 0. These panels show n = 1 because it is best "
+    "there, so the outcome chose these panels. They say nothing about the other panels."
     + _PANEL_B
-    + " Either way, both values of (b) are of the same model.",
+    + " By either reading of Figure 2 (b), its two values are of the same model.",
 }
 _CHOSEN_BY_OUTCOME: Final = ("more_documents_do_not_help",)
 """Claims whose printed values are known because they agree: these can refute, but not support."""
 _OF_SOME_PANEL: Final = (
-    " Read of some data set, the claim holds, for in both panels a larger n is certainly worse. "
-    "Read of every panel that section 2.2 lists, it is open. The two readings leave it open."
+    " If the claim is about some data set, it holds, because a larger n is certainly worse in both "
+    "panels. If the claim is about every panel that the paper's Section 2.2 lists, it is open. The "
+    "two readings leave the claim open."
 )
 """What the claims of `_CHOSEN_BY_OUTCOME` are where their printed values agree."""
 _NEAREST: Final = {
@@ -381,20 +388,22 @@ _NORMAL: Final = 1.959964
 """Half the width of a normal 95 % interval, in standard errors."""
 ONE_TRAINING: Final = (
     " The paper reports no repeated training. The p-value therefore covers only the test rows, "
-    "taken as independent."
+    "which we take as independent."
 )
 """What the p-value of a printed difference leaves out."""
-ONLY_PAIRED: Final = " Only paired answers would decide it, and the authors' are not released."
+ONLY_PAIRED: Final = (
+    " Only paired answers would decide the claim, and the authors did not release such answers."
+)
 """What an inconclusive claim lacks, if some pairing of the rows is significant."""
 _ALL_ROWS_OPEN: Final = ("onerel_beats_unirel",)
 """Claims about systems whose printed recalls on DDI are no counts of `INTERACTIONS`."""
 _ONLY_PAIRED_OR_COUNTED: Final = (
-    " Paired answers would decide it, or knowing which rows were counted. The authors release "
-    "neither."
+    " Paired answers would decide the claim, and so would the number of rows that were counted. "
+    "The authors release neither."
 )
 _ONE_TRAINING_OF_INTERVALS: Final = (
     " The paper reports no repeated training. The intervals therefore cover only the test rows, "
-    "taken as independent."
+    "which we take as independent."
 )
 
 
@@ -506,8 +515,8 @@ def decision(printed: Published, claim: str) -> Decision:
     why = _reason(table, table["verdict"] == decided)
     if any("ddi" in number for number in COMPARED[claim]):
         why += (
-            f" On DDI, the {INTERACTIONS} test rows that state an interaction are counted, as the "
-            "printed recalls suggest."
+            f" On DDI, we count only the {INTERACTIONS} test rows that state an interaction, as "
+            "the printed recalls suggest."
         )
     why += _MORE.get(claim, "") + _nearest_text(printed, claim)
     if claim in _ALL_ROWS_OPEN:
@@ -536,8 +545,8 @@ def decision_by_readings(printed: Published, claim: str, second: Sequence[str]) 
     names = figures.listed([name for name, key in KEYS.items() if key in second])
     if by_few == by_all.verdict:
         return by_all
-    why = f"{by_all.why} On all data sets of both tasks the claim {_READING[by_all.verdict]}"
-    why += f", and on {names} alone it {_READING[by_few]}. The two readings leave it open."
+    why = f"{by_all.why} On all data sets of both tasks, the claim {_READING[by_all.verdict]}. "
+    why += f"On {names} alone, it {_READING[by_few]}. The two readings leave the claim open."
     return Decision("inconclusive", why)
 
 
@@ -574,15 +583,15 @@ def decision_by_task(printed: Published, claim: str) -> Decision:
         by_task.append(tested)
         p = _range_text(lows[key], highs[key])
         sentences.append(
-            f"For {task}, it {_READING[tested]} by {_NAMES[key]} ({ours.printed} against "
-            f"{other.printed} of {other.row}, {p})."
+            f"For {task}, the claim {_READING[tested]} on {_NAMES[key]}, with {ours.printed} for "
+            f"{ours.row} and {other.printed} for {other.row} ({p})."
         )
     task_verdict = all_of(by_task)
     why = (
-        f"{by_data.why} Section 1 speaks of tasks, so the claim can also mean a significant gain "
-        "over the other systems of Tables 1 and 2 on one data set of each task. "
-        f"{' '.join(sentences)} Of each data set the claim {_READING[by_data.verdict]}, and of "
-        f"each task it {_READING[task_verdict]}."
+        f"{by_data.why} The paper's Section 1 speaks of tasks, so the claim can also mean a "
+        "significant gain over the other systems of Tables 1 and 2 on one data set of each task. "
+        f"{' '.join(sentences)} Read for each data set, the claim {_READING[by_data.verdict]}. "
+        f"Read for each task, it {_READING[task_verdict]}."
     )
     is_same = task_verdict == by_data.verdict
     return Decision(by_data.verdict if is_same else "inconclusive", why)
@@ -620,10 +629,11 @@ def _on_all_rows(printed: Published, claim: str) -> str:
     of_others = all_of(table["verdict"][table["rows"] != INTERACTIONS])
     word = verdict(ours.value - other.value, high)
     is_supported = of_others == word == "agrees"
-    outcome = "so the claim would agree" if is_supported else "which leaves the claim open"
+    agrees = "so the printed numbers would agree with the claim"
+    outcome = agrees if is_supported else "which leaves the claim open"
     return (
-        f" No printed recall of the two on DDI is a count of {INTERACTIONS} rows. If the "
-        f"{n:,} rows that the paper states were counted, the highest value there is "
+        f" No printed recall of the two systems on DDI is a count of {INTERACTIONS} rows. If the "
+        f"{n:,} rows that the paper states were counted, the upper bound on DDI would be "
         f"{figures.p_words(high)}, {outcome}."
     )
 
@@ -633,7 +643,7 @@ def _what_would_decide(printed: Published, claim: str) -> str:
     undecidable = _undecidable(printed, claim)
     if not undecidable:
         return ONLY_PAIRED
-    return f"{undecidable}, so paired answers to these rows could not support the claim either."
+    return f"{undecidable}. Paired answers to these rows could therefore not support the claim."
 
 
 def _undecidable(printed: Published, claim: str) -> str:
@@ -644,7 +654,7 @@ def _undecidable(printed: Published, claim: str) -> str:
         return ""
     noun = "comparison" if len(lows) == 1 else "comparisons"
     return (
-        f" In {n_undecidable} of {len(lows)} {noun} so few rows differ that no pairing could be "
+        f" In {n_undecidable} of {len(lows)} {noun}, so few rows differ that no pairing could be "
         "significant"
     )
 
@@ -660,9 +670,9 @@ def _nearest_text(printed: Published, claim: str) -> str:
     low, high = _p_range(ours, other)
     difference = figures.signed(100 * (ours.value - other.value), 2)
     return (
-        f" RA-KNN-n, which section 4.3 lists as a baseline, too, is not in Table 1: against "
-        f"RA-KNN-20, printed as {other.printed} in Figure 2, the difference is {difference} points "
-        f"(McNemar, from {figures.p_words(low)} to {figures.p_words(high)})."
+        " The paper's Section 4.3 lists RA-KNN-n as a baseline too, but Table 1 has no row for "
+        f"RA-KNN-n. Against RA-KNN-20, for which Figure 2 prints {other.printed}, the difference "
+        f"is {difference} points (McNemar, {_range_text(low, high)})."
     )
 
 
@@ -712,9 +722,9 @@ class _OnPar:
     def sentence(self) -> str:
         """State both scores, and the widest interval of their difference."""
         return (
-            f"On {self.name}, {self.small.row} has {self.small.printed} and {self.large.row} "
-            f"{self.large.printed}, and the difference is {_points(self.widest)} points at the "
-            f"widest (n = {self.widest.n})."
+            f"On {self.name}, {self.small.row} has {self.small.printed} and {self.large.row} has "
+            f"{self.large.printed}. The difference, with its widest 95 % interval, is "
+            f"{_points(self.widest)} points (n = {self.widest.n})."
         )
 
 
@@ -731,7 +741,7 @@ def small_on_par(printed: Published, names: Sequence[str]) -> Decision:
     refuted = [part.verdict(len(parts)) for part in parts]
     decided = all_of(supported, refuted)
     sentences = " ".join(on_par.sentence() for on_par in compared)
-    why = f"The best small model is compared with the best language model by F1. {sentences}"
+    why = f"We compare the best small model with the best language model by F1. {sentences}"
     if decided == "inconclusive":
         why += _what_would_decide_on_par(printed, compared)
     return Decision(decided, why + _ONE_TRAINING_OF_INTERVALS)
@@ -743,8 +753,9 @@ def _what_would_decide_on_par(printed: Published, compared: Sequence[_OnPar]) ->
     if not undecidable:
         return ONLY_PAIRED
     return (
-        f" On {figures.listed(undecidable)} the narrowest interval that the counts allow reaches "
-        "both sides of the margin, so paired answers to these rows would not decide it."
+        f" On {figures.listed(undecidable)}, even the narrowest interval that the counts allow "
+        "reaches both sides of the margin, so paired answers to these rows would not decide the "
+        "claim."
         f"{_against_llama2(printed, undecidable)}"
     )
 
@@ -762,22 +773,23 @@ def _on_par_comparison(printed: Published, name: str, rows: Sequence[str]) -> _O
 def _against_llama2(printed: Published, names: Sequence[str]) -> str:
     """Say what the comparison gives with LLaMA2 13B, which section 3 names as a larger model."""
     sentences = [
-        " Section 3 names LLaMA2 13B as an example of a larger model and sets GPT-4 apart from it."
+        " The paper's Section 3 names LLaMA2 13B as an example of a larger model and sets GPT-4 "
+        "apart from LLaMA2 13B."
     ]
     for name in names:
         found = _on_par_comparison(printed, name, _LLAMA2_ROWS)
         sentences.append(
             f"Against the better row of LLaMA2 13B on {name} ({found.large.printed}), the interval "
-            f"is {_points(found.narrowest)} points at the narrowest and {_points(found.widest)} at "
-            f"the widest. {_BY_LLAMA2[found.is_decidable]}."
+            f"is {_points(found.narrowest)} points at its narrowest and {_points(found.widest)} "
+            f"points at its widest. {_BY_LLAMA2[found.is_decidable]}."
         )
     return " ".join(sentences)
 
 
 _LLAMA2_ROWS: Final = ("llama2", "llama2_br")
 _BY_LLAMA2: Final = {
-    True: "By this reading the claim is open, too, but paired answers would decide it",
-    False: "By this reading, too, paired answers would not decide it",
+    True: "By this reading, the claim is open too, but paired answers would decide it",
+    False: "By this reading too, paired answers would not decide the claim",
 }
 
 
@@ -790,18 +802,32 @@ def _reason(table: pd.DataFrame, is_decisive: pd.Series) -> str:
     n_lower = int((table["difference"] < 0).sum())
     weakest = table[is_decisive].sort_values("difference").iloc[0]
     is_open = weakest["verdict"] == "inconclusive"
-    lowest = "The lowest of the undecided ones" if is_open else "The lowest"
+    lowest = "The lowest undecided difference" if is_open else "The lowest difference"
+    if len(table) == 1:
+        lowest = "The difference"
     verb = "is" if n_lower == 1 else "are"
-    negative = f" {n_lower} of {len(table)} {verb} negative." if n_lower else ""
+    negative = f" Of the differences, {n_lower} {verb} negative." if n_lower else ""
     difference = figures.signed(weakest["difference"], 2)
-    # which of the values it is says nothing
-    against = _WHICH_VALUE.sub("n not read", weakest["against"])
     p = _range_text(weakest["low"], weakest["high"])
     return (
         f"{_n_significant(table)} significantly positive, whichever rows both systems get right."
-        f"{negative} {lowest} is {difference} points against {against}, over "
+        f"{negative} {lowest} is {difference} points against {_other_in_words(weakest)}, over "
         f"{weakest['rows']:,} rows (McNemar, Holm: {p})."
     )
+
+
+def _other_in_words(comparison: pd.Series) -> str:
+    """Name the other row of a comparison as a sentence does: `RA-KNN-20 with LLaMA2 13B`."""
+    text = comparison["against"].removeprefix("Triple Extraction, ")
+    # which of the values it is says nothing
+    text = _WHICH_VALUE.sub("n not read", text)
+    text = text.replace(" - WTCS", " without the scorer").replace(" - WD", " without diversity")
+    if match := _RA_KNN.fullmatch(text):
+        remark = f" ({match[3]})" if match[3] else ""
+        return f"{match[2] if match[2] != 'RA-KNN' else 'RA-KNN-n'} with {match[1]}{remark}"
+    if match := _PART_OF_TRIPLE.fullmatch(text):
+        return f"{match[2]} on {match[1]} ({match[3]})"
+    return text
 
 
 def _range_text(low: float, high: float) -> str:
@@ -811,12 +837,15 @@ def _range_text(low: float, high: float) -> str:
 
 
 def _n_significant(table: pd.DataFrame) -> str:
-    """Count the significantly positive differences: `1 of 3 printed differences in F1 is`."""
+    """Count the significantly positive differences: `Of 3 printed differences in F1, 1 is`."""
     is_significant = (table["high"] < ALPHA) & (table["difference"] > 0)
     n_significant, n_all = int(is_significant.sum()), len(table)
-    noun = "difference" if n_all == 1 else "differences"
-    verb = "is" if n_significant == 1 else "are"
-    return f"{n_significant} of {n_all} printed {noun} in F1 {verb}"
+    if n_all == 1:
+        return f"The one printed difference in F1 is{'' if n_significant else ' not'}"
+    if n_significant == n_all:
+        return f"{'Both' if n_all == 2 else f'All {n_all}'} printed differences in F1 are"
+    verb = "is" if n_significant < 2 else "are"
+    return f"Of {n_all} printed differences in F1, {n_significant or 'none'} {verb}"
 
 
 def comparison_table(printed: Published, claims: Sequence[str]) -> figures.Html:

@@ -311,8 +311,8 @@ def documents_table(
         }
         rows.append(row)
     caption = (
-        "Documents chosen for the test sentences of GIT, as released; kappa compares their "
-        "relations with those of the sentences, and 0 is chance"
+        "Documents chosen for the test sentences of GIT, as released. Kappa compares the relations "
+        "of the documents with those of the sentences; 0 is chance"
     )
     return figures.table(pd.DataFrame(rows), caption)
 
@@ -365,8 +365,8 @@ def choices_plot(choices: Mapping[str, Sequence[Choice]], draws: int) -> figures
         counts.append(f"{CHOICES[arm][1]}: {_count_text(chosen)}")
     n_sentences = max(map(len, choices.values()))
     caption = (
-        "Documents chosen for GIT, as released, that show the sentence's relation: share of the "
-        f"{n_sentences} sentences, beside chance. By retriever: {', '.join(counts)}."
+        f"Share of the {n_sentences} sentences of GIT whose released document shows the sentence's "
+        f"relation. By retriever: {', '.join(counts)}."
     )
     labels = {arm: label for arm, (_, label) in CHOICES.items()}
     out = Outcomes(rows, labels=labels, draws=draws)

@@ -25,8 +25,8 @@ SMALL_GAIN: Final = 0.02
 MANY: Final = 20
 """The least n of RA-KNN-n that says what many sentences do; the paper goes to 30."""
 ONE_TRAINING: Final = (
-    " Each fine-tuned model was trained once, with one seed: the intervals and p cover the test "
-    "texts and not another training."
+    " Each fine-tuned model was trained once, with one seed, so the intervals and p-values cover "
+    "the test texts but not another training."
 )
 """What the interval of a difference between fine-tuned models leaves out."""
 
@@ -53,7 +53,7 @@ def _better(
     arms = [first, *others]
     missing = [rows.label(arm) for arm in arms if arm not in rows.arms_with("right")]
     if missing:
-        why = f"This run has no answers of {figures.listed(missing)}."
+        why = f"This run has no answers by {figures.listed(missing)}."
         return Decision("not tested", why, reason="no answers")
     comparisons = rows.compare([(first, other) for other in others], "right", within="task")
     described = [_described(comparison, rows, outcomes) for comparison in comparisons]
@@ -64,7 +64,11 @@ def _better(
             f"{comparison.model}, {rows.label(comparison.first)} minus "
             f"{rows.label(comparison.second)}, accuracy"
         )
-        parts.append(Part(comparison.test, criterion, label, bound=0.0))
+        words = (
+            f"on {comparison.model}, the accuracy of {rows.label(comparison.first)} minus that of "
+            f"{rows.label(comparison.second)}"
+        )
+        parts.append(Part(comparison.test, criterion, label, bound=0.0, words=words))
     why = f"{' '.join(described)}{_training_note(arms)}"
     p = max(comparison.p for comparison in comparisons)
     n_clusters = int(rows.frame.groupby("task").cluster.nunique().min())
@@ -98,7 +102,7 @@ def _prompted_gains(outcomes: Outcomes) -> str:
     comparisons = rows.compare([("biomedrag", "zero_shot")], "right", within="task")
     described = [_described(comparison, rows, rows) for comparison in comparisons]
     described += gains.commonest_texts(outcomes, list(dict.fromkeys(outcomes.frame.task)))
-    return f" The prompted model does not decide. {' '.join(described)}"
+    return f" The gain of the prompted model does not decide the claim. {' '.join(described)}"
 
 
 def small_on_par(outcomes: Outcomes, *, arms: tuple[str, str], **_: object) -> Decision:
@@ -145,7 +149,7 @@ def _one_chunk_beats_many(outcomes: Outcomes, *, prefix: str, **_: object) -> De
 
 def _no_sentences(prefix: str) -> str:
     used = "fine-tuned with" if prefix == TUNED_KNN else "shown"
-    return f"In this run no model was {used} the n nearest sentences."
+    return f"In this run, no model was {used} the n nearest sentences."
 
 
 def _whole_method(prefix: str) -> str:
@@ -166,10 +170,10 @@ def _more_documents_do_not_help(outcomes: Outcomes, *, prefix: str, **_: object)
     if not counts:
         return Decision("not tested", _no_sentences(prefix), reason="no answers")
     if 1 not in counts or max(counts) < MANY:
-        numbers = ", ".join(map(str, counts))
+        numbers = figures.listed([str(count) for count in counts])
         why = (
-            f"The prompts had {numbers} sentences. The claim needs prompts with 1 and with {MANY} "
-            "or more."
+            f"The prompts had {numbers} sentences. The claim needs prompts with 1 sentence and "
+            f"prompts with {MANY} or more."
         )
         return Decision("not tested", why, reason="no answers")
     pair = (f"{prefix}{max(counts)}", f"{prefix}1")
@@ -199,7 +203,7 @@ def shorter_input(_: Outcomes, *, prompt_words: Outcomes | None = None, **__: ob
         prompt_words: The words of the documents, see `lengths`; None with the sample.
     """
     if prompt_words is None:
-        why = "The authors' prompts are read with the real data alone."
+        why = "The authors' prompts are read only with the real data."
         return Decision("not tested", why, reason="no answers")
     return lengths.decision(prompt_words)
 
@@ -303,13 +307,13 @@ def _described(comparison: Comparison, rows: Outcomes, outcomes: Outcomes) -> st
     all_rows = outcomes.where(task=name).compare([arms], "right")[0].test
     kind = " rows that state an interaction" if all_rows.n != test.n else ""
     sentences = [
-        f"On {name}, {rows.label(comparison.first)} is right on {first} and "
-        f"{rows.label(comparison.second)} on {second} of the rows, a difference of "
-        f"{figures.points(test)} points ({figures.p_words(comparison.p)}, n = {test.n:,}{kind})."
+        f"On {name}, {rows.label(comparison.first)} is right on {first} of the rows, and "
+        f"{rows.label(comparison.second)} on {second}. The difference is {figures.points(test)} "
+        f"points ({figures.p_words(comparison.p)}, n = {test.n:,}{kind})."
     ]
     if kind:
         sentences.append(
-            f"On all {all_rows.n:,} rows the difference is {figures.points(all_rows)} points."
+            f"On all {all_rows.n:,} rows, the difference is {figures.points(all_rows)} points."
         )
     near_floor = gains.floor_text(comparison)
     if near_floor:

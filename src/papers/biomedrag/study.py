@@ -119,23 +119,24 @@ _WHY: Final = {
     **dict.fromkeys(_KNN_ROWS, "No model was fine-tuned with the n nearest sentences in this run."),
     **dict.fromkeys(
         ("without_scorer", "without_diversity", "m3", "m4"),
-        "No variant (without scorer or diversity, m = 3 or 4) was fine-tuned in this run; the "
-        "whole method was, in chapters 07 and 08.",
+        "No variant (without scorer or diversity, m = 3 or 4) was fine-tuned in this run. The "
+        "whole method was fine-tuned in chapters 07 and 08.",
     ),
     **dict.fromkeys(
         ("bert", "biobert", "gatortron"),
-        "A fine-tuned encoder; here a logistic regression on a small encoder's vectors is shown "
-        "in its place.",
+        "This row is a fine-tuned encoder. We show a logistic regression on a small encoder's "
+        "vectors in its place.",
     ),
 }
 _N_NOT_READ: Final = (
-    "The figure's axis shows n, but the text of the paper gives the value without its place; n was "
-    "not read from the figure."
+    "The figure's axis shows n, but the text of the paper gives the value without its place. We "
+    "did not read n from the figure."
 )
 """Why a value of Figure 2 is compared with no arm."""
-_TUNED: Final = "Fine-tuned by LoRA for this book."
+_TUNED: Final = "The model was fine-tuned by LoRA for this book."
 _OTHER: Final = (
-    "Another system with code and training of its own; this notebook reruns the paper's method."
+    "This row is another system, with its own code and training. The notebook reruns only the "
+    "paper's method."
 )
 
 
@@ -397,13 +398,16 @@ def _note(cell: Cell, compared: Outcomes, rows: Outcomes) -> str:
     if len(compared.frame) == len(rows.frame):
         return note
     n_rows, n_all = compared.frame.unit.nunique(), rows.frame.unit.nunique()
-    return f"{note} On the {n_rows:,} of {n_all:,} test rows that state an interaction."
+    return (
+        f"{note} The value covers only the {n_rows:,} of {n_all:,} test rows that state an "
+        "interaction."
+    )
 
 
 def _on_all_rows(rows: Outcomes, measure: str) -> str:
     (arm,) = rows.arms
     score = rows.format_score(measure, arm)
-    return f" On all {rows.frame.unit.nunique():,}: {score}." if score else ""
+    return f" On all {rows.frame.unit.nunique():,} rows, it is {score}." if score else ""
 
 
 def _unparsed_note(compared: Outcomes) -> str:
@@ -411,11 +415,12 @@ def _unparsed_note(compared: Outcomes) -> str:
     n_unparsed = int((~compared.frame.parsed.astype(bool)).sum())
     if not n_unparsed:
         return ""
-    is_one = n_unparsed == 1
-    noun, verb = ("answer", "It is") if is_one else ("answers", "They are")
+    if n_unparsed == 1:
+        answers, pronoun = "one unparsed answer", "it"
+    else:
+        answers, pronoun = f"{n_unparsed:,} unparsed answers", "them"
     return (
-        f" Unparsed: {n_unparsed:,} {noun}. {verb} left out of the precision (and so of F1) and "
-        "counted as wrong in the accuracy."
+        f" Precision, and therefore F1, leaves out {answers}. Accuracy counts {pronoun} as wrong."
     )
 
 
@@ -429,7 +434,7 @@ def _borderline_note(compared: Outcomes, pair: tuple[str, str], score: Score) ->
         f" In accuracy, which the claim compares, the difference is {figures.points(test)} points "
         f"({figures.p_words(test.p)}). F1 and accuracy fall on two sides of the 5 % level. An end "
         f"of an interval so near 0 also depends on the {compared.draws:,} random draws, so neither "
-        "alone decides."
+        "measure alone decides."
     )
 
 
@@ -473,11 +478,11 @@ def rerun_of_row(out: Outcomes, name: str, row: str) -> Outcomes | str:
     own_rows = rows.select(is_medllama == row.startswith("medllama"))
     if own_rows.frame.empty:
         model = rows.frame.model.iloc[0]
-        return f"{model} was fine-tuned in this run, and is compared with rows of another model."
+        return f"This run fine-tuned {model}, which we compare with rows of another model."
     unparsed = 1 - float(own_rows.frame.parsed.mean())
     if unparsed > MAX_UNPARSED:
         share = figures.number(unparsed)
-        return f"A model was fine-tuned; {share} of its answers cannot be parsed."
+        return f"A model was fine-tuned, but {share} of its answers cannot be parsed."
     return own_rows
 
 
@@ -507,7 +512,8 @@ def reproduction_table(run: Run, out: Outcomes, name: str, caption: str) -> figu
         is_missing = isinstance(rerun_of_row(out, name, row), str)
         arm = "" if is_missing else ROWS[row]
         arms.append(arm)
-        rows.append({"system": number.row, "printed F1": number.printed, **_scores(reruns, arm)})
+        name_in_table = f"{number.row} (see caption)" if row == "onerel" else number.row
+        rows.append({"system": name_in_table, "printed F1": number.printed, **_scores(reruns, arm)})
     for arm in reruns.arms:
         if arm not in arms:
             arms.append(arm)
@@ -523,8 +529,9 @@ def _onerel_note(printed: Published, name: str) -> str:
     if not numerals:
         return ""
     return (
-        f" OneRel's F1 stands as the paper heads its columns; the claims use {numerals[0]}, its "
-        "first column, which arithmetic shows to be the F1."
+        " The columns of OneRel are out of order in the paper. The table shows the column headed "
+        f"F1. The claims use OneRel's first column, {numerals[0]}, because arithmetic shows that "
+        "this column is the F1."
     )
 
 
@@ -599,7 +606,9 @@ def no_interaction_table(out: Outcomes) -> figures.Html:
             "of rows with an interaction": f"{n_wrong} of {is_stated.sum()}",
         }
         rows.append(row)
-    caption = f'DDI: answers "{NO_INTERACTION}", which most test rows have'
+    caption = (
+        f'How often each arm answers "{NO_INTERACTION}" on DDI, as is right for most test rows'
+    )
     return figures.table(pd.DataFrame(rows), caption, sample=out.sample)
 
 
@@ -620,11 +629,11 @@ def split_note(released: Corpus, parts: Corpus, words: int) -> str:
     cut = f"cut to {words} words" if words else "not cut"
     if released.train:
         source = (
-            f"{len(parts.train):,} released training reports, and {len(parts.validation)} others "
-            "as validation"
+            f"This run uses {len(parts.train):,} released training reports and "
+            f"{len(parts.validation)} others as validation"
         )
     else:
         n = len(released.test)
         shares = [f"{100 * len(rows) / n:.0f}" for rows in parts.splits.values()]
-        source = f"Own split of the test file ({'/'.join(shares)} per cent)"
-    return f"{source}; the reports that the model reads are {cut}."
+        source = f"This project split the test file ({'/'.join(shares)} per cent)"
+    return f"{source}. The reports that the model reads are {cut}."
