@@ -164,7 +164,7 @@ def test_the_answer_leads_with_the_fine_tuned_model_and_calls_significant_what_i
     equal = toy(run, "UMLS", {"lora": 30, "lora_rag": 30}, model="small")
     summary = gains.summary(run, Outcomes(equal, draws=500), ["UMLS"])
     assert "does not score significantly higher or lower than without it" in summary
-    assert "points higher, which is not significant." in summary
+    assert "points higher, but not significantly." in summary
     assert_short_answer(summary, run)
     html = unescape(gains.table(run, out, ["UMLS", "ADInt"], study.FLOORS).html)
     assert "+3.68 (LLaMA2 13B); +24.59 (MedLLaMA 13B)" in html

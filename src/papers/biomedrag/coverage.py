@@ -64,6 +64,6 @@ def table(printed: Published) -> figures.Html:
         rows.append(row)
     caption = (
         "Printed results by what fills them in a rerun. A smaller model fills the same cells as a "
-        "stand-in. No run fills numbers that are cited or whose n was not read"
+        "stand-in. No run fills numbers that are cited or whose n was not read."
     )
     return figures.table(pd.DataFrame(rows), caption)

@@ -312,7 +312,7 @@ def documents_table(
         rows.append(row)
     caption = (
         "Documents chosen for the test sentences of GIT, as released. Kappa compares the relations "
-        "of the documents with those of the sentences; 0 is chance"
+        "of the documents with those of the sentences, and 0 is chance."
     )
     return figures.table(pd.DataFrame(rows), caption)
 

@@ -155,7 +155,7 @@ def table(taught: Sheet, others: Sheet, teaching: Teaching) -> figures.Html:
         )
     caption = (
         "How often a scorer chooses the document after which the language model gives the true "
-        "label the highest probability. Higher is better"
+        "label the highest probability. Higher is better."
     )
     return figures.table(pd.DataFrame(rows), caption)
 
@@ -178,7 +178,7 @@ def loss_plot(taught: Sheet, others: Sheet, teaching: Teaching) -> figures.Pictu
         )
     caption = (
         f"Loss of the scorer on the {len(taught)} sentences that teach it, and on {len(others)} "
-        "others. Lower is better"
+        "others. Lower is better."
     )
     wide, wide_panels = plt.subplots(1, len(losses), figsize=(7.4, 2.8))
     narrow, narrow_panels = plt.subplots(len(losses), 1, figsize=(4.2, 2.2 * len(losses)))
