@@ -365,8 +365,8 @@ def choices_plot(choices: Mapping[str, Sequence[Choice]], draws: int) -> figures
         counts.append(f"{CHOICES[arm][1]}: {_count_text(chosen)}")
     n_sentences = max(map(len, choices.values()))
     caption = (
-        f"Share of the {n_sentences} sentences of GIT whose released document shows the sentence's "
-        f"relation. By retriever: {', '.join(counts)}."
+        f"How often the released document shows the relation of its sentence, among {n_sentences} "
+        f"sentences of GIT. By retriever: {', '.join(counts)}."
     )
     labels = {arm: label for arm, (_, label) in CHOICES.items()}
     out = Outcomes(rows, labels=labels, draws=draws)
