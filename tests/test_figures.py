@@ -267,6 +267,40 @@ def test_a_resized_figure_has_a_drawing_for_a_phone_and_both_are_marked_once() -
     assert not plt.fignum_exists(plot.number), "it is closed"
 
 
+def test_on_a_phone_a_legend_stands_below_its_panel() -> None:
+    plot, axes = plt.subplots()
+    label = "RAG (Format B, LLM copies names), names relevant to the question"
+    axes.plot([0, 1], [0, 1], label=label)
+    axes.legend()
+    axes.set_xlabel("names")
+    figures.figure(plot, narrow="resized", alt="A line.")
+    plot.draw_without_rendering()
+    (legend,) = plot.legends
+    entry = legend.get_window_extent()
+    panel = axes.get_tightbbox()
+    assert panel is not None
+    assert axes.get_legend() is None
+    assert entry.y1 <= panel.y0
+    assert plot.bbox.x0 <= entry.x0 and entry.x1 <= plot.bbox.x1
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_the_title_of_a_panel_of_counts_is_not_cut(narrow: bool) -> None:
+    counts = {"drug side effects": [1, 2, 3], "guidance": [4, 5, 6]}
+    titles = [
+        "Does it hold for the paper's system?",
+        "Does it hold here, with the models that ran?",
+    ]
+    panels = {title: (counts, ["yes", "no", "open"]) for title in titles}
+    fig = pictures.questions_picture(panels, narrow=narrow)
+    for panel, title in zip(fig.axes, titles, strict=True):
+        words = panel.get_title(loc="left")
+        assert words.split() == title.split()
+        (text,) = [t for t in panel.findobj(Text) if t.get_text() == words]
+        assert text.get_window_extent().x1 <= panel.get_window_extent().x1
+    plt.close(fig)
+
+
 def test_a_figure_takes_the_ink_of_its_page_and_says_what_it_shows() -> None:
     plot = a_plot()
     picture = figures.figure(

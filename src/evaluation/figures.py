@@ -84,6 +84,10 @@ PHONE_WIDTH: Final = 4.2
 """Width of a figure for a phone, in inches."""
 PHONE_CHARACTERS: Final = 42
 """Characters of an axis label that fit on one line there."""
+PHONE_LEGEND_CHARACTERS: Final = 34
+"""Characters of an entry of a legend that fit on one line there, beside its marker."""
+LEGEND_LINE: Final = 0.24
+"""Height of a line of a legend, in inches."""
 SCORES: Final = "application/vnd.rag-scores+json"
 """The kind of an output that says how its table of scores was made."""
 HUES: Final = {
@@ -443,7 +447,28 @@ def _narrow_figure(
     fig.set_size_inches(PHONE_WIDTH, fig.get_figheight())
     for axes in fig.axes:
         axes.set_xlabel(textwrap.fill(axes.get_xlabel(), PHONE_CHARACTERS))
+    _put_legend_below(fig)
     return fig
+
+
+def _put_legend_below(fig: MplFigure) -> None:
+    """Move the legends of all panels below them, where a narrow panel would not hold them."""
+    entries = {}
+    marker_scale = 1.0
+    for axes in fig.axes:
+        legend = axes.get_legend()
+        if legend is not None:
+            handles, labels = axes.get_legend_handles_labels()
+            entries |= dict(zip(labels, handles, strict=True))
+            marker_scale = legend.markerscale
+            legend.remove()
+    if not entries:
+        return
+    labels = [textwrap.fill(label, PHONE_LEGEND_CHARACTERS) for label in entries]
+    n_lines = sum(1 + label.count("\n") for label in labels)
+    width, height = fig.get_size_inches()
+    fig.set_size_inches(width, height + LEGEND_LINE * n_lines)
+    fig.legend(list(entries.values()), labels, loc="outside lower center", markerscale=marker_scale)
 
 
 def _scrolling(svg: str, alt: str, css_class: str = "") -> str:

@@ -44,6 +44,8 @@ BESIDE: dict[str, Any] = {
 """Where a number stands: right of its marker."""
 NARROW_TITLE = 26
 """Characters of a line of a panel's title on a phone."""
+WIDE_TITLE = 36
+"""Characters of a line of a panel's title on a wide screen."""
 ROW_HEIGHT = 0.5
 """Inches between the middles of two bars."""
 BAR_HEIGHT = 0.5
@@ -156,7 +158,7 @@ def questions_picture(
     drawn: list[NumberedPart] = []
     for panel, (title, (rows, names)) in zip(np.atleast_1d(axes), panels.items(), strict=True):
         drawn += _draw_shares(panel, rows, names, narrow=narrow)
-        words = textwrap.fill(title, NARROW_TITLE) if narrow else title
+        words = textwrap.fill(title, NARROW_TITLE if narrow else WIDE_TITLE)
         panel.set_title(words, fontsize=10.5, loc="left", pad=TITLE_PAD)
     for panel in np.atleast_1d(axes):
         panel.set_ylim(n_rows - 0.5, -0.5)  # the first bar on top, in panels that share an axis too

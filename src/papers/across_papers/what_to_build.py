@@ -27,6 +27,8 @@ COLUMNS_OF_PANELS: Final = 3
 PHONE_COLUMNS: Final = 1
 PANEL_HEIGHT: Final = 2.1
 """Height in inches of a row of panels."""
+PANEL_CHARACTERS: Final = 26
+"""Characters of a line of a panel's title, which is no wider than the panel."""
 ANSWERS: Final = "../"
 """What leads from a chapter to the page of answers."""
 
@@ -319,7 +321,7 @@ def _cost_points(results: Sequence[TaskResult]) -> pd.DataFrame:
                 continue
             row = {
                 "task": result.task.words,
-                "panel": fill(result.task.words, 30),
+                "panel": fill(result.task.words, PANEL_CHARACTERS),
                 "label": method.label,
                 "kind": "language model" if method.asks else "no language model",
                 "tokens": method.tokens,
