@@ -769,7 +769,7 @@ def test_the_order_of_table_two_and_the_count_of_right_queries_decide_as_printed
     assert [(c.verdict, c.kind) for c in run.claims] == [("agrees", "printed")] * 4
     assert "DrugRAG is first with 77.7%, and GraphRAG is second with 67.7%" in run.claims[0].why
     assert "1.5 points above RAG (Text)" in run.claims[1].why
-    assert "Llama3.3-70B has 54.2% and Llama3.1-8B 41.1%" in run.claims[2].why
+    assert "Llama3.3-70B has 54.2% and Llama3.1-8B has 41.1%" in run.claims[2].why
     assert "a difference of +13.1 points" in run.claims[2].why
     assert "85 of 100" in run.claims[3].why
     assert [(f.answer, f.reason) for f in run.here_findings] == [

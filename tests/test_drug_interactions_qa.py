@@ -679,7 +679,7 @@ def test_a_passage_that_is_longer_than_the_encoder_reads_is_found_by_its_best_wi
     assert passages.search(["gamma"], 2)[0][0] == 3
     assert "Gamma brings a rash." in passages.texts[3]
     assert passages.search(["alpha"], 4)[0][3] == 3  # each passage once
-    assert "1 of the 4 passages are longer. All are read in" in passages.reading()
+    assert "1 of the 4 passages is longer. It reads all passages in" in passages.reading()
     index = indexes.TextIndex(passages.texts, Words())
     assert answering.Passages(passages.texts, index, tuple(range(4))).texts == passages.texts
 
@@ -1138,13 +1138,16 @@ def test_a_loss_by_replies_of_not_known_alone_refutes_no_lead_in_cosine() -> Non
     assert decision.verdict == "inconclusive"
     assert decision.needed is None
     assert [estimate.value for estimate in decision.estimates] == [-0.25, 0, 0, 0]
-    assert "asked the question alone, the claim is refuted" in decision.why
-    assert "DrugRAG's instruction, the claim is left open. Neither supports it." in decision.why
+    assert "gets the question alone, the claim is refuted" in decision.why
+    assert (
+        "DrugRAG's instruction, the claim is left open. Neither reading supports it."
+        in decision.why
+    )
     assert 'replied "Not known" to 20 of 40 questions' in decision.why
-    assert "cut 7 of 40 replies without retrieval" in decision.why
+    assert "cut off 7 of the 40 replies without retrieval" in decision.why
     opening = qa_report._cause_of_loss(out)
-    assert 'replied "Not known" to 20 of the questions of MedQuAD' in opening
-    assert "On the 20 that both answered" in opening
+    assert 'replied "Not known" to 20 of these 40 questions of MedQuAD' in opening
+    assert "On the 20 questions that both answered" in opening
 
 
 def test_both_readings_are_said_to_refute_a_clear_lead_in_cosine() -> None:
@@ -1224,7 +1227,10 @@ def test_retrieval_is_precise_only_if_it_is_with_and_without_brands(
     assert decision.verdict == verdict
     assert [estimate.n for estimate in decision.estimates] == [40] * 4 + [80] * 4
     assert "a query returned names for 80 of the 80 questions" in decision.why
-    assert "the model's own for 40, and one that the program had relaxed for 40" in decision.why
+    assert (
+        "the model's own for 40 of these questions, and one that the program had relaxed for 40"
+        in decision.why
+    )
 
 
 def test_what_a_search_for_names_finds_is_no_precision_of_a_query() -> None:
@@ -1276,11 +1282,11 @@ def test_the_lead_on_chains_stands_beside_what_a_search_for_names_finds() -> Non
     decision = decide_here("leads_most_on_chains", Outcomes(rows, labels=qa.LABELS, draws=200))
     assert decision.verdict == "differs"
     for words in (
-        "Of the 10 questions of the kind one hop, the last statement is right for 0, while the "
+        "On questions with one hop, the last statement is right for 0 of 10, while DrugRAG's "
         "evidence holds 100.0 % [",
-        "Of the 10 questions of the kind two hops, the last statement is right for 10, while the "
+        "On questions with two hops, the last statement is right for 10 of 10, while DrugRAG's "
         "evidence holds 50.0 % [",
-        "all facts about the names in questions of this kind have an F1 of 25.0 % [",
+        "all facts about the names in these questions has an F1 of 25.0 % [",
     ):
         assert words in decision.why
 
@@ -1319,7 +1325,7 @@ def test_claims_about_statements_are_open_where_brands_change_the_answer(
     assert ("The two readings differ" in decision.why) == (of_brands != of_others)
     assert decision.needed is None
     if name == "fallback_resolves":
-        assert "the model's own repair resolved 0 and" in decision.why
+        assert "the model's own repair resolved 0, and" in decision.why
 
 
 def test_one_example_helps_only_if_it_does_with_and_without_brands() -> None:
@@ -1358,7 +1364,7 @@ def test_most_first_statements_are_right_only_with_and_without_brands(
     assert [estimate.n for estimate in decision.estimates] == [70, 90]
     assert "Of 90 questions, 10 are about an invented name" in decision.why
     assert "and 20 name a brand" in decision.why
-    assert "(n = 60)." in decision.why
+    assert "On the other 60 questions" in decision.why
 
 
 def test_the_kinds_of_questions_with_a_brand_or_an_invented_name_exist() -> None:
@@ -1588,15 +1594,16 @@ def test_a_slight_gain_is_found_with_enough_questions_and_left_open_with_a_hundr
         (
             0.4,
             1.0,
-            "It is farther from MedQuAD's reference answers than no retrieval and text RAG.",
+            "Its answers are farther from MedQuAD's reference answers than those of no retrieval and "
+            "text RAG.",
         ),
         (0.8, 1.0, ""),
-        (0.8, 0.0, "It has no significant lead with a graph read from text."),
+        (0.8, 0.0, "With a graph read from text, it has no significant lead."),
         (
             0.4,
             0.0,
-            "It has no significant lead with a graph read from text, and is farther from MedQuAD's "
-            "reference answers than no retrieval and text RAG.",
+            "With a graph read from text, it has no significant lead. Its answers are farther from "
+            "MedQuAD's reference answers than those of no retrieval and text RAG.",
         ),
     ],
 )
@@ -1625,7 +1632,7 @@ def test_the_opening_tells_where_drugrag_loses_too(
     assert conclusion.count("[") <= 3
     assert len(conclusion.split()) <= 70
     assert "the model answered 30 questions" in details
-    assert "30 of MedQuAD's on side effects" in details
+    assert "30 of MedQuAD's questions on side effects" in details
 
 
 @pytest.mark.parametrize("run", ["06_interactions_qa", "06_interactions_qa@SmolLM2-135M-Instruct"])

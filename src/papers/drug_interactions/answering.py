@@ -125,16 +125,17 @@ class Passages:
         encoder = self.index.encoder
         n_cut = encoder.count_truncated(self.index.texts)
         n_cut_whole = encoder.count_truncated(self.texts)
+        verb = "is" if n_cut_whole == 1 else "are"
         text = (
-            f"{encoder.name} reads at most {encoder.max_tokens} tokens; {n_cut_whole:,} of the "
-            f"{len(self.texts):,} passages are longer"
+            f"The encoder {encoder.name} reads at most {encoder.max_tokens} tokens, and "
+            f"{n_cut_whole:,} of the {len(self.texts):,} passages {verb} longer"
         )
         n_windows = len(self.passage_of)
         if n_windows == len(self.texts):
-            return f"{text} and are truncated."
+            return f"{text}. It reads only the beginning of a longer passage."
         return (
-            f"{text}. All are read in {n_windows:,} windows, of which {n_cut:,} are longer and are "
-            "truncated."
+            f"{text}. It reads all passages in {n_windows:,} windows, and truncates the {n_cut:,} "
+            "windows that are longer."
         )
 
     def evidence(self, rows: Sequence[int], *requests: str) -> Evidence:

@@ -145,7 +145,7 @@ def model_beside(
         The named model if it is served, else the large one; and why it is the large one.
     """
     if name in ("", large.endpoint.model):
-        return large, f"No second model was asked for; {parameter} names one."
+        return large, f"No second model was asked for. The parameter {parameter} would name one."
     try:
         return connect(name, exact=True, **options), ""
     except ServiceError as error:

@@ -351,18 +351,24 @@ def answer(out: Outcomes) -> str:
     """Return the page's answer in Markdown: its conclusion, then a paragraph on earlier stages."""
     interactions, side_effects = (_facts(out, corpus) for corpus in ("DDI", "ADE"))
     drug_reader, effect_reader = (_best_reader(rows) for rows in (interactions, side_effects))
-    reader = out.label(drug_reader).lower()
-    trained = ", trained on annotated text of the same kind," if drug_reader == "classifier" else ""
-    conclusion = f"The {reader}{trained} finds {_found_text(interactions, drug_reader)}"
+    conclusion = (
+        f"Extraction by {METHOD_WORDS[drug_reader]} finds {_found_text(interactions, drug_reader)}"
+    )
     if effect_reader == drug_reader:
         conclusion += f" and {_found_text(side_effects, effect_reader)}"
     else:
-        other_reader = out.label(effect_reader).lower()
-        conclusion += f", and the {other_reader} finds {_found_text(side_effects, effect_reader)}"
+        other = METHOD_WORDS[effect_reader]
+        conclusion += f", and by {other} it finds {_found_text(side_effects, effect_reader)}"
     chunks = out.where(task="chunks")
     return f"**{conclusion}.** {_language_model_text(chunks)}\n\n{_details(out)}"
 
 
+METHOD_WORDS = {
+    "all_pairs": "relating all names of a sentence",
+    "patterns": "hand-written patterns",
+    "classifier": "a classifier that was trained on annotated text of the same kind",
+}
+"""The ways of relating names without a language model, within a sentence."""
 NAMES_OF_FACTS = {"DDI": "interactions", "ADE": "side effects"}
 """What the facts of each corpus are."""
 
@@ -382,10 +388,16 @@ def _language_model_text(chunks: Outcomes) -> str:
     """Compare the language model with the best other arm on the same chunks, in a sentence."""
     reader = _best_reader(chunks)
     (comparison,) = chunks.compare([("llm", reader)], "facts_f1")
+    n_chunks = chunks.frame.unit.nunique()
     return (
-        "On whole chunks of text, the F1 of a small language model without training minus that of "
-        f"the {chunks.label(reader).lower()} is {figures.points(comparison.test)} points."
+        "The F1 of a small language model that was not trained for this task minus that of "
+        f"{SHORT_METHOD_WORDS[reader]} is {figures.points(comparison.test)} points, on the "
+        f"{n_chunks} chunks of text that both read."
     )
+
+
+SHORT_METHOD_WORDS = METHOD_WORDS | {"classifier": "the classifier"}
+"""The same, where a classifier was named before."""
 
 
 def _details(out: Outcomes) -> str:
@@ -393,12 +405,11 @@ def _details(out: Outcomes) -> str:
     n_sentences = {}
     for corpus in NAMES_OF_FACTS:
         n_sentences[corpus] = _facts(out, corpus).frame.unit.nunique()
-    n_chunks = out.where(task="chunks").frame.unit.nunique()
     return (
-        "No other method without a language model has a higher F1. The scores are of facts that "
-        f"are read from the text alone, in {n_sentences['DDI']:,} sentences on interactions and "
-        f"{n_sentences['ADE']:,} on side effects that state a fact or in which a method finds one. "
-        f"The language model read {n_chunks} chunks, which the other method read, too."
+        "No other method without a language model has a higher F1. A fact is two names and how "
+        "they are related, and each method reads facts from the text alone. The scores cover "
+        f"{n_sentences['DDI']:,} sentences on interactions and {n_sentences['ADE']:,} on side "
+        "effects. Each of these sentences states a fact, or a method finds one in it."
     )
 
 

@@ -359,11 +359,19 @@ def comparable(rows: Outcomes, pairs: Iterable[tuple[str, str]], measure: str) -
     return rows.compare(shared, measure)
 
 
-def cut_text(rows: Outcomes) -> str:
-    """Say how many replies of the paper's no retrieval the limit of tokens cut."""
+def cut_text(rows: Outcomes, questions: str = "") -> str:
+    """Say how many replies of the paper's no retrieval the limit of tokens cut.
+
+    Args:
+        rows: The rows of the questions.
+        questions: Which questions these are; by default the sentence does not say it.
+    """
     replies = rows.where(arm="alone").frame
     n_cut = int(replies.cut.astype(bool).sum())
-    return f"The limit of tokens cut {n_cut} of {len(replies)} replies without retrieval."
+    to = f" to {questions}" if questions else ""
+    return (
+        f"The limit of tokens cut off {n_cut} of the {len(replies)} replies without retrieval{to}."
+    )
 
 
 MARKS = range(1, 6)

@@ -60,7 +60,7 @@ def report_numbers(
         _report_gains(run, both, large)
         _report_p(run, both, large)
     else:
-        unused = f"The rating is not used, because {worth(both.where(model=large), truth)}."
+        unused = f"We do not use the rating, because {worth(both.where(model=large), truth)}."
         in_text = [TEXT + name for name in (*GAINS, "p")]
         for number in (*rated, *in_text):
             run.not_run(number, unused)
@@ -72,7 +72,7 @@ def report_numbers(
 def _report_missing_model(run: Run, models: Sequence[str], alone: str) -> None:
     if len(models) > 1:
         return
-    why = f"One model answers, in the place of the larger one. {alone}"
+    why = f"Only one model answers, in place of the larger one. {alone}"
     for row in PRINTED.values():
         run.not_run(f"{TABLE}{row}.llama_8b", why)
 
@@ -99,7 +99,7 @@ def _report_ratings(run: Run, both: Outcomes, rated: Mapping[str, _Rated]) -> No
     for number, (model, arm) in rated.items():
         medquad = both.where(model=model, task="medquad")
         scope = scope_words(rated_rows(medquad))
-        note = f"The normalised rating of MedQuAD's drug questions. {scope}."
+        note = f"This is the normalised rating of the answers to MedQuAD's questions. {scope}."
         run.rerun(number, medquad.score("rating", arm), model=model, note=note)
 
 
@@ -108,19 +108,21 @@ def _report_gains(run: Run, both: Outcomes, large: str) -> None:
     for name, arm in GAINS.items():
         baseline = medquad.score("rating", arm).value
         if not baseline:
-            run.not_run(
-                TEXT + name, "The baseline's rating is zero, so that no relative gain exists."
-            )
+            run.not_run(TEXT + name, "The baseline's rating is zero, so no relative gain exists.")
             continue
         gain = medquad.score("rating", "drugrag").value / baseline - 1
-        run.rerun(TEXT + name, gain, model=large, note="Relative to the normalised rating.")
+        run.rerun(
+            TEXT + name, gain, model=large, note="The gain is relative to the normalised rating."
+        )
 
 
 def _report_p(run: Run, both: Outcomes, large: str) -> None:
     rows = both.where(model=large, task=["known", "medquad"])
     pairs = [("drugrag", baseline) for baseline in BASELINES]
     largest = max(comparison.p for comparison in rows.compare(pairs, "rating"))
-    run.rerun(f"{TEXT}p", largest, model=large, note="The largest of three, on the rating.")
+    run.rerun(
+        f"{TEXT}p", largest, model=large, note="This is the largest of the three p, by the rating."
+    )
 
 
 COSINES: dict[str, Arm] = {"similarity": "drugrag", "similarity_next_best": "agentic"}
@@ -135,7 +137,8 @@ def _report_cosines(run: Run, both: Outcomes, large: str) -> None:
             score, value=max(score.value, 0.0), low=max(score.low, 0.0), high=max(score.high, 0.0)
         )
         note = (
-            f"The cosine to MedQuAD's answer, by the encoder of this run. {scope_words(medquad)}. "
+            "This is the cosine to MedQuAD's answer, by the encoder of this run. "
+            f"{scope_words(medquad)}. "
             "A mean below zero counts as 0."
         )
         run.rerun(TEXT + name, score, model=large, note=note)
@@ -164,7 +167,7 @@ def _report_cypher(run: Run, both: Outcomes, writer: str) -> None:
             "valid statement is right."
         )
         run.rerun(f"{TEXT}cypher.{step}", of_hundred, model=writer, note=note)
-    note = "The median, with repairs and the time spent waiting for other requests."
+    note = "The median includes repairs and the time spent waiting for other requests."
     run.rerun(f"{TEXT}cypher_seconds", written.score("median(seconds)"), model=writer, note=note)
 
 
@@ -172,8 +175,8 @@ def _report_seconds(run: Run, both: Outcomes, large: str) -> None:
     known = both.where(model=large, task="known")
     for end, percentile in (("low", 5), ("high", 95)):
         note = (
-            f"The {percentile}th percentile of DrugRAG's answers, with the time spent waiting for "
-            "other requests."
+            f"This is the {percentile}th percentile of the times of DrugRAG's answers. It includes "
+            "the time spent waiting for other requests."
         )
         score = known.score(f"p{percentile}(seconds)", "drugrag")
         run.rerun(f"{TEXT}answer_seconds.{end}", score, model=large, note=note)
@@ -245,7 +248,7 @@ def answer(out: Outcomes, model: str) -> str:
 
 def _lead(known: Outcomes) -> str:
     """Say which baselines DrugRAG is significantly ahead of by the graph of the questions."""
-    graph = "from the graph that gave the questions"
+    graph = "with the graph that the questions were drawn from"
     names = "more of the right drugs and effects"
     not_ahead = _not_ahead(known, "drugrag")
     if not_ahead:
@@ -262,12 +265,14 @@ def _limits(known: Outcomes, medquad: Outcomes) -> str:
     if not_ahead:
         is_behind_all = len(not_ahead) == len(BASELINES)
         over = "" if is_behind_all else f" over {figures.listed(not_ahead)}"
-        limits.append(f"has no significant lead{over} with a graph read from text")
+        limits.append(f"With a graph read from text, it has no significant lead{over}.")
     nearer = _nearer(medquad)
     if nearer:
         others = figures.listed(nearer)
-        limits.append(f"is farther from MedQuAD's reference answers than {others}")
-    return f"It {', and '.join(limits)}." if limits else ""
+        limits.append(
+            f"Its answers are farther from MedQuAD's reference answers than those of {others}."
+        )
+    return " ".join(limits)
 
 
 def _not_ahead(known: Outcomes, arm: str) -> list[str]:
@@ -299,7 +304,7 @@ def _questions_text(known: Outcomes, medquad: Outcomes, model: str) -> str:
     n_medquad = medquad.frame.unit.nunique()
     return (
         f"{model} answered {n_questions} questions drawn from the graph that DrugRAG queries, and "
-        f"{n_medquad} of MedQuAD's on side effects, precautions and interactions."
+        f"{n_medquad} of MedQuAD's questions on side effects, precautions and interactions."
     )
 
 
@@ -309,8 +314,8 @@ def _unread_text(known: Outcomes, best: str) -> str:
     if not n_own and not n_best:
         return ""
     return (
-        f"No name could be read in {n_own} answers of DrugRAG and in {n_best} of "
-        f"{ARM_WORDS[best]}, which count as wrong."
+        f"No answer could be read in {n_own} replies of DrugRAG and in {n_best} of "
+        f"{ARM_WORDS[best]}. These replies count as wrong."
     )
 
 
@@ -321,15 +326,15 @@ def _cause_of_loss(medquad: Outcomes) -> str:
     if ARM_WORDS["alone"] not in _nearer(medquad) or not n_silent:
         return ""
     text = (
-        f'DrugRAG replied "Not known" to {n_silent} of the questions of MedQuAD. This project\'s '
-        "prompt asks every arm but the paper's no retrieval for these words where the evidence "
-        "does not tell."
+        f'DrugRAG replied "Not known" to {n_silent} of these {len(replies)} questions of MedQuAD. '
+        "This project's prompt asks for these words where the evidence does not contain the "
+        "answer. The baseline without retrieval gets no such instruction, as in the paper."
     )
     for comparison in comparable(medquad, [("drugrag", "alone")], "cosine_answered"):
         test = comparison.test
         text += (
-            f" On the {test.n} that both answered, DrugRAG's cosine minus that of no retrieval is "
-            f"{figures.points(test)} points."
+            f" On the {test.n} questions that both answered, the cosine of DrugRAG's answers to "
+            f"the references minus that of no retrieval is {figures.points(test)} points."
         )
     return text
 
@@ -371,8 +376,8 @@ def gains_figure(printed: Published) -> figures.Picture:
     wide_axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     narrow_axes.legend(loc="upper center", bbox_to_anchor=(0.4, -0.15), frameon=False)
     caption = (
-        "The gains that the abstract states (lines) beside the gains by Table II on three scales, "
-        f"70B model. {'. '.join(texts)}."
+        "The gains that the abstract states (lines), beside the gains that Table II gives with the "
+        f"70B model on three scales (markers). {'. '.join(texts)}."
     )
     return figures.figure(wide, narrow=narrow, alt=caption, caption=caption)
 
@@ -389,6 +394,6 @@ def _draw_gain(axes: Axes, row: int, gains: Sequence[float], stated: float) -> N
 def _gains_text(gains: Sequence[float], stated: float) -> str:
     points, relative, rated = (f"{100 * gain:.1f}" for gain in gains)
     return (
-        f"stated {100 * stated:.0f} %: {points} points, {relative} % {SCALES[1]}, {rated} % "
-        f"{SCALES[2]}"
+        f"the stated gain is {100 * stated:.0f} %, and Table II gives {points} points, "
+        f"{relative} % {SCALES[1]}, and {rated} % {SCALES[2]}"
     )

@@ -46,7 +46,7 @@ BRANDS = "brand names"
 """The kind of the questions that name a brand."""
 INVENTED = "unknown names"
 """The kind of the questions about an invented name, whose right answer is "Not known"."""
-PROMPTS = {"example": "one example", "no_example": "no example"}
+PROMPTS = {"example": "with one example in the prompt", "no_example": "without an example"}
 """What the two prompts for Cypher have, within a sentence."""
 YES_OR_NO = "yes or no"
 """The kind of the questions that ask for a yes or no."""
@@ -62,7 +62,7 @@ def _ahead(measure: str, *tasks: str, **strata: str) -> Rule:
 
 
 def worth(outcomes: Outcomes, truth: Score | None) -> str:
-    """Return what the judge can be used for, in half a sentence.
+    """Return what the judge can be used for: words that follow "because", without a full stop.
 
     Args:
         outcomes: The rows of the judge.
@@ -73,30 +73,31 @@ def worth(outcomes: Outcomes, truth: Score | None) -> str:
         return f"the judge was not run: {why_not_run}"
     if truth is None:
         return (
-            "whether the judge tells right from wrong is unknown, as the answers are all right or "
-            "all wrong"
+            "the answers are all right or all wrong, so it is unknown whether the judge tells "
+            "right from wrong"
         )
     judgements = outcomes.where(task="judge")
     marks = {row["correctness"][0] for row in judgements.rows_with("correctness").measures}
     if len(marks) == 1:
         return (
-            f"the judge gives every answer with a known truth the same mark for correctness "
-            f"({min(marks):.0f} of 5, {truth.n} answers), so it does not tell right from wrong"
+            f"the judge gives all {truth.n} answers with a known truth the same mark for "
+            f"correctness ({min(marks):.0f} of 5) and so does not tell right from wrong"
         )
     can = "tells" if is_useful(truth) else "does not tell"
     missed = figures.score_text(judgements.score("missed"))
     passed = figures.score_text(judgements.score("passed"))
     return (
-        f"the judge {can} right from wrong in {truth.n} answers with a known truth (AUC "
-        f"{figures.score_text(truth, 'ratio')}, where 0.5 is chance; it marks {missed} of the "
-        f"right answers below {PASS} of 5, and {passed} of the wrong ones {PASS} or 5)"
+        f"the judge {can} right from wrong in {truth.n} answers with a known truth. Its AUC is "
+        f"{figures.score_text(truth, 'ratio')}, where 0.5 is chance. It gives a mark below {PASS} "
+        f"of 5 to {missed} of the right answers, and a mark of {PASS} or 5 to {passed} of the "
+        "wrong answers"
     )
 
 
 def _at_chance(outcomes: Outcomes, truth: Score | None) -> Decision:
     return Decision(
         "not tested",
-        f"Its ratings are not used, because {worth(outcomes, truth)}.",
+        f"We do not use the judge's ratings, because {worth(outcomes, truth)}.",
         reason="judge at chance",
     )
 
@@ -134,7 +135,7 @@ def _leads_by_kind(outcomes: Outcomes) -> str:
         (comparison,) = rows.compare([("ingested", "alone")], "f1")
         test = comparison.test
         leads.append(f" {subject} is {figures.points(test)} points {words} (n = {test.n}).")
-        subject = "It"
+        subject = "This difference"
     return "".join(leads)
 
 
@@ -149,8 +150,8 @@ def _asks_for_names(rows: Outcomes) -> pd.Series:
 
 
 NO_RETRIEVAL: dict[str, Arm] = {
-    "no retrieval that is asked the question alone": "alone",
-    "no retrieval that has DrugRAG's instruction": "none",
+    "if no retrieval gets the question alone": "alone",
+    "if no retrieval also gets DrugRAG's instruction": "none",
 }
 """The two readings of the arm without retrieval; the first is the paper's."""
 
@@ -196,8 +197,9 @@ def _refuted_by_both(readings: Mapping[str, Decision]) -> str:
     if any(decision.verdict != "differs" for decision in readings.values()):
         return ""
     return (
-        " Both readings refute the claim, because each has a corrected interval below the "
-        f"{100 * CLEAR:.0f} points that it asks for. Such a rule needs no p against no difference."
+        " Both readings refute the claim, because in each a corrected interval lies below the "
+        f"{100 * CLEAR:.0f} points that the claim asks for. Such a refutation needs no significant "
+        "difference from zero."
     )
 
 
@@ -216,9 +218,9 @@ def _abstention_text(medquad: Outcomes) -> str:
     rows = medquad.select(medquad.frame.unit.isin(silent))
     drugrag, alone = (rows.score("cosine", arm).value for arm in ("drugrag", "alone"))
     text = (
-        f' DrugRAG replied "Not known" to {len(silent)} of {len(replies)} questions. On these its '
-        f"cosine is {figures.number(drugrag)} on average, and that of no retrieval is "
-        f"{figures.number(alone)}."
+        f' DrugRAG replied "Not known" to {len(silent)} of {len(replies)} questions. On these '
+        f"{len(silent)} questions, DrugRAG's mean cosine is {figures.number(drugrag)}, and that of "
+        f"no retrieval is {figures.number(alone)}."
     )
     for comparison in comparable(medquad, [("drugrag", "alone")], "cosine_answered"):
         test = comparison.test
@@ -253,7 +255,10 @@ def _leads_by_both_graphs(outcomes: Outcomes, **strata: str) -> Decision:
         decision = replace(decision, why=f"{decision.why} {limit}")
         return _without_needed(decision, found)
     decision = evaluate(by_gold, outcomes, "rerun", paper="")
-    why = f"{decision.why} {limit} With so few, a lead by that graph is not asked for."
+    why = (
+        f"{decision.why} {limit} With right answers to so few questions, no lead with that graph "
+        "could be significant, so the rule asks only for a lead with the gold graph."
+    )
     if decision.verdict != "agrees":
         return replace(decision, why=why)
     return replace(decision, verdict="inconclusive", why=why)
@@ -269,8 +274,9 @@ def _without_needed(decision: Decision, found: Outcomes) -> Decision:
     if not decision.needed or found.frame.empty or not _lacks_most_names(found):
         return decision
     why = (
-        f"{decision.why} What chapter 05's graph lacks limits this half of the rule more than the "
-        "number of questions does, so no number of rows is given that would decide the claim."
+        f"{decision.why} What chapter 05's graph lacks limits this part of the rule more than the "
+        "number of questions does. We therefore do not estimate how many questions would decide "
+        "the claim."
     )
     return replace(decision, why=why, needed=None)
 
@@ -300,8 +306,9 @@ def _limit_text(found: Outcomes) -> str:
     ceiling = found.score("f1", "query_ingested")
     is_found = _is_found(found)
     text = (
-        f"The right query itself has an F1 of {figures.score_text(ceiling)} on chapter 05's graph, "
-        f"above 0 on {is_found.sum()} of {ceiling.n} questions."
+        f"On chapter 05's graph, the right query, which is written by hand, has an F1 of "
+        f"{figures.score_text(ceiling)}. Its F1 is above 0 on {is_found.sum()} of {ceiling.n} "
+        "questions."
     )
     with_names = found.select(_asks_for_names(found))
     if with_names.frame.empty or len(with_names.frame) == len(found.frame):
@@ -311,10 +318,10 @@ def _limit_text(found: Outcomes) -> str:
     n_no = sum(answer == NO for answer in right_answers)
     of_names = with_names.score("f1", "query_ingested")
     return (
-        f"{text} It needs no fact of the graph for {n_invented + n_no} of these {is_found.sum()}, "
-        f"because {n_invented} are about an invented name and {n_no} have the answer no. On the "
-        f"{of_names.n} questions whose answer is names, its F1 is {figures.score_text(of_names)}, "
-        f"above 0 on {_is_found(with_names).sum()}."
+        f"{text} It needs no fact of the graph for {n_invented + n_no} of these {is_found.sum()} "
+        f"questions, because {n_invented} are about an invented name and {n_no} have the answer "
+        f"no. On the {of_names.n} questions whose answer is names, its F1 is "
+        f"{figures.score_text(of_names)}, and above 0 on {_is_found(with_names).sum()} of them."
     )
 
 
@@ -339,12 +346,13 @@ def _invented_text(outcomes: Outcomes, *arms: str) -> str:
     shares = []
     for arm in arms:
         share = figures.score_text(others.score("first_statement", arm))
-        shares.append(f"{share} by the prompt with {PROMPTS[arm]}")
+        shares.append(f"{share} {PROMPTS[arm]}")
     return (
         f" Of {rows.frame.unit.nunique()} questions, {counts[INVENTED]} are about an invented "
         f"name, for which every valid statement is right, and {counts.get(BRANDS, 0)} name a "
-        "brand, for which no first statement can be. Without both, the first statement is right "
-        f"for {figures.listed(shares)} (n = {others.frame.unit.nunique()})."
+        "brand, for which no first statement can be right. On the other "
+        f"{others.frame.unit.nunique()} questions, the share of right first statements is "
+        f"{figures.listed(shares)}."
     )
 
 
@@ -363,7 +371,7 @@ class ShareText:
 
 RESCUED = ShareText(
     "First statements that found nothing, share resolved by a later step",
-    "a later step resolved {share} of the first statements that found nothing (n = {n})",
+    "a later step resolved {share} of the first statements that wrongly found nothing (n = {n})",
 )
 FIRST_RIGHT = ShareText(
     "Questions, share whose first statement is right",
@@ -390,10 +398,13 @@ def _rescuers_text(outcomes: Outcomes) -> str:
     by_program = frame.measures.map(lambda measures: measures["simplified"][0] > 0)
     is_branded = frame.strata.map(lambda strata: strata.get("kind") == BRANDS)
     n_branded = int((by_program & is_branded).sum())
-    return (
-        f"Of these {len(frame)} statements, the model's own repair resolved {by_model} and the "
-        f"program's relaxed statement {int(by_program.sum())}, of which {n_branded} have a brand."
+    text = (
+        f"Of these {len(frame)} statements, the model's own repair resolved {by_model}, and the "
+        f"program's relaxed statement resolved {int(by_program.sum())}."
     )
+    if by_program.any():
+        text += f" In {n_branded} of the {int(by_program.sum())} cases, the question names a brand."
+    return text
 
 
 def first_query_right_as_printed(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  # noqa: ANN401
@@ -406,7 +417,7 @@ def first_query_right_as_printed(_: Outcomes, *, printed: Published, **__: Any) 
     share = Score(number.value / n, n, *wilson(number.value, n))
     of_all = f"{number.printed} of {n} queries"
     why = (
-        f"The paper prints that {of_all} were right on the first try, which is "
+        f"The paper reports that {of_all} were right on the first try, a share of "
         f"{figures.score_text(share)} (n = {n})."
     )
     return Decision(decisions.above(share, HALF), why)
@@ -438,13 +449,14 @@ def precise_retrieval(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     """
     known = outcomes.where(task="known")
     if not all(arm in known.arms_with("by_query") for arm in BY_GRAPH):
-        why = "These answers do not tell which of their facts a query found."
+        why = "These answers do not record which of their facts a query found."
         return Decision("not tested", why, reason="no answers")
     counts = " ".join(_queries_text(known, arm) for arm in BY_GRAPH)
     for words, rows in _readings(known).items():
         n_clusters = min(_with_query(rows, arm).frame.cluster.nunique() for arm in BY_GRAPH)
         if not decisions.enough_clusters(n_clusters, len(BASELINES[1:])):
-            why = f"{counts} With {words}, these are too few for a significant lead by both graphs."
+            end = "these questions are too few for a significant lead with both graphs"
+            why = f"{counts} {evidence.sentence_case(READING_WORDS[words])}, {end}."
             return Decision("not tested", why, reason="too few")
     parts = []
     for arm in BY_GRAPH:
@@ -480,8 +492,9 @@ def _queries_text(known: Outcomes, arm: str) -> str:
         return text
     precision = replace(found.score("evidence_precision", arm), unparsed=0)
     return (
-        f"{text} It was the model's own for {n_own}, and one that the program had relaxed for "
-        f"{n_found - n_own}. On these {n_found} its precision is {figures.score_text(precision)}."
+        f"{text} The query was the model's own for {n_own} of these questions, and one that the "
+        f"program had relaxed for {n_found - n_own}. The precision on these {n_found} questions is "
+        f"{figures.score_text(precision)}."
     )
 
 
@@ -527,10 +540,10 @@ def _chains_text(outcomes: Outcomes) -> str:
         reach = replace(reached.score("within_reach", "drugrag"), unparsed=0)
         search = figures.score_text(plain.score("f1", "keyword"))
         sentences.append(
-            f" Of the {len(statements)} questions of the kind {kind}, the last statement is right "
-            f"for {n_right}, while the evidence holds {figures.score_text(reach)} of the right "
-            "names. Without any model, all facts about the names in questions of this kind have an "
-            f"F1 of {search}."
+            f" On questions with {kind}, the last statement is right for {n_right} of "
+            f"{len(statements)}, while DrugRAG's evidence holds {figures.score_text(reach)} of the "
+            f"right names. Without any model, a search for all facts about the names in these "
+            f"questions has an F1 of {search}."
         )
     return "".join(sentences)
 
@@ -539,9 +552,14 @@ WITHOUT_BRANDS = "brand names left out"
 ALL_QUESTIONS = "all questions"
 READING_SENTENCES = {
     WITHOUT_BRANDS: "The first reading leaves out the questions that name a brand.",
-    ALL_QUESTIONS: "The second reading has all questions.",
+    ALL_QUESTIONS: "The second reading uses all questions.",
 }
 """What introduces the evidence of each reading."""
+READING_WORDS = {
+    WITHOUT_BRANDS: "without the questions that name a brand",
+    ALL_QUESTIONS: "with all questions",
+}
+"""Each reading within a sentence."""
 
 
 def _readings(rows: Outcomes) -> dict[str, Outcomes]:
@@ -584,10 +602,11 @@ def _share_by_both_readings(measure: str, outcomes: Outcomes, text: ShareText) -
         label = f"{text.label}, {words}"
         readings[words] = replace(
             decision,
-            why=f"With {words} and one example in the prompt, {sentence}.",
+            why=f"{evidence.sentence_case(READING_WORDS[words])}, {sentence}.",
             estimates=(estimate.model_copy(update={"label": label}),),
         )
-    return _join_readings(readings)
+    joined = _join_readings(readings)
+    return replace(joined, why=f"The prompt of these statements has one example. {joined.why}")
 
 
 _OF_CLAIM: Mapping[Verdict, str] = {
@@ -606,8 +625,11 @@ def _join_readings(readings: Mapping[str, Decision]) -> Decision:
         return joined
     texts = []
     for words, decision in readings.items():
-        texts.append(f"With {words}, the claim is {_OF_CLAIM[decision.verdict]}.")
-    end = "One reading alone does not decide." if "agrees" in verdicts else "Neither supports it."
+        reading = evidence.sentence_case(READING_WORDS.get(words, words))
+        texts.append(f"{reading}, the claim is {_OF_CLAIM[decision.verdict]}.")
+    end = "Neither reading supports it."
+    if "agrees" in verdicts:
+        end = "One reading alone does not decide the claim."
     why = f"{joined.why} The two readings differ. {' '.join(texts)} {end}"
     return replace(joined, verdict="inconclusive", why=why, needed=None)
 
@@ -633,12 +655,14 @@ def agentic_adds_little(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN4
             partial(decisions.better, p=p),
             label="F1, agentic RAG minus text RAG",
             bound=0,
+            words="the F1 of agentic RAG minus that of text RAG",
         ),
         Part(
             further,
             partial(decisions.above, bound=0),
             label="F1, DrugRAG minus agentic RAG, less that gain",
             bound=0,
+            words="DrugRAG's gain in F1 over agentic RAG minus agentic RAG's gain over text RAG",
         ),
     ]
     return decisions.decide_by_intervals(gains, (0.0,), why=why, p=p)
@@ -690,7 +714,7 @@ def larger_first_in_table_two(_: Outcomes, *, printed: Published, **__: Any) -> 
         gain = large.value - small.value
         are_higher.append(gain > 0)
         texts.append(
-            f"In the row {large.row}, {large.model} has {large.printed} and {small.model} "
+            f"In the row {large.row}, {large.model} has {large.printed} and {small.model} has "
             f"{small.printed}, a difference of {figures.signed(100 * gain, 1)} points."
         )
     return Decision(decisions.exactly(all(are_higher)), " ".join(texts))
@@ -704,7 +728,7 @@ def _table_two(printed: Published, arm: str, size: str) -> Number:
     return printed.number(f"drug_interactions.table2.{arm}.llama_{size}")
 
 
-STORES = {"neo4j": "Neo4j", "graph": "an embedded graph in the place of Neo4j"}
+STORES = {"neo4j": "Neo4j", "graph": "an embedded graph in place of Neo4j"}
 """The arms that answer a query, in the order in which they decide its speed, as a page says it."""
 MILLISECONDS = 0.01
 """What "on the order of milliseconds" ends at, in seconds."""
@@ -718,22 +742,27 @@ def graph_answers_in_milliseconds(outcomes: Outcomes, **_: Any) -> Decision:  # 
     if decision.verdict not in TESTED:
         return decision
     store = next(arm for arm in STORES if arm in queries.arms)
-    why = f"The queries ran on {STORES[store]}. {decision.why}"
+    latency = queries.score("median(latency)", store)
+    why = (
+        f"The queries ran on {STORES[store]}. The median query took "
+        f"{figures.score_text(latency, 'seconds')} (n = {latency.n})."
+    )
     found = queries.rows_with("answered", store)
     n_empty = sum(measures["answered"][0] == 0 for measures in found.measures)
     if len(found):
         share = figures.number(n_empty / len(found))
         why += f" {n_empty} of the {len(found)} timed queries ({share}) return nothing."
     # no model took part, although one answers elsewhere in the chapter
-    return replace(decision, why=why, models=(f"{STORES[store]}, no language model",))
+    return replace(decision, why=why, models=(f"{STORES[store]}, with no language model",))
 
 
 def latency_like_agentic(_: Outcomes, **__: Any) -> Decision:  # noqa: ANN401
     """Say why no answer tells how long a question takes (Discussion, speed)."""
     why = (
-        "Requests run concurrently, so no question was timed end to end. It would take one "
-        "question at a time in all three arms, with no reply stored. Chapter 18 times single "
-        "questions, but none by an agent or by a model that writes Cypher."
+        "Here the arms ask many questions at once, so no question was timed from its start to its "
+        "end. A test would ask one question at a time in all three arms, and replay no stored "
+        "reply. Chapter 18 times single questions, but none in which an agent searches or a model "
+        "writes Cypher."
     )
     return Decision("not tested", why, reason="no answers")
 
@@ -741,26 +770,26 @@ def latency_like_agentic(_: Outcomes, **__: Any) -> Decision:  # noqa: ANN401
 def one_query_for_two_hops(_: Outcomes, **__: Any) -> Decision:  # noqa: ANN401
     """Say why a test of one query for two hops could not fail (Methods, stage 1)."""
     return _by_construction(
-        "The language of the queries has chains, so one query retrieves a chain from any graph "
-        "that holds it. The query is written by hand, and plain Python on the same facts is the "
-        "answer key, so only store or query could be at fault. The claims about questions that "
-        "chain facts test what the statements of a model retrieve."
+        "Cypher can express chains, so one query retrieves a chain from any graph that holds it. "
+        "We wrote the query by hand, and plain Python computes the right answers from the same "
+        "facts. A wrong answer could therefore only show a fault of the database or of our query. "
+        "Other claims, about questions that chain facts, test what a model's queries retrieve."
     )
 
 
 def smaller_prompt(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     """Say why a test of the lengths of prompts could not fail (Discussion, speed)."""
     why = (
-        "At most ten results stand against five chunks of about 1,000 tokens (Setup; Methods, "
-        "stage 3), so the settings decide the claim whatever the questions. This project's "
-        "passages are shorter than the paper's chunks."
+        "In the paper, a prompt holds either at most ten results or five chunks of about 1,000 "
+        "tokens each (Setup; Methods, stage 3). These settings decide the claim, whatever the "
+        "questions are. This project's passages are shorter than the paper's chunks."
     )
     rows = outcomes.where(task=["known", "medquad"])
     if {"drugrag", "text"} <= rows.arms_with("prompt_tokens"):
         facts, passages = (rows.score("prompt_tokens", arm) for arm in ("drugrag", "text"))
         why += (
-            f" The prompts of this run have {facts.value:.0f} tokens with facts and "
-            f"{passages.value:.0f} with passages on average (n = {facts.n:,})."
+            f" In this run, a prompt has {facts.value:.0f} tokens on average with facts, and "
+            f"{passages.value:.0f} tokens with passages (n = {facts.n:,})."
         )
     return _by_construction(why)
 
@@ -786,14 +815,16 @@ def larger_answers_better(
         alone: Why one model answers, if one does.
     """
     if len(models) < 2:
-        return Decision("not tested", f"One model answers. {alone}", reason="one model")
+        return Decision("not tested", f"Only one model answers. {alone}", reason="one model")
     answered = [name for name in models if (outcomes.frame.model == name).any()]
     if len(answered) < 2:
         names = figures.listed(answered)
-        return Decision("not tested", f"Of two models, {names} answered.", reason="one model")
+        return Decision(
+            "not tested", f"Of the two models, only {names} answered.", reason="one model"
+        )
     large, small = models
     if not _is_larger(large, small):
-        why = f"{large} is not larger than {small} by the billions of parameters in their names."
+        why = f"By the billions of parameters in their names, {large} is not larger than {small}."
         return Decision("not tested", why, reason="another model")
     frame = outcomes.where(task="known", arm="drugrag", model=list(models)).frame
     by_model = Outcomes(frame.assign(arm=frame.model), draws=outcomes.draws)
@@ -846,7 +877,9 @@ def varies_least(outcomes: Outcomes, *, truth: Score | None, **_: Any) -> Decisi
             f"{points} points (n = {len(ratings)})."
         )
         label = f"standard deviation of the rating, DrugRAG minus {rows.label(arm)}"
-        part = Part(difference, partial(decisions.below, bound=0), label=label, bound=0)
+        words = f"the standard deviation of DrugRAG's rating minus that of {rows.label(arm)}"
+        criterion = partial(decisions.below, bound=0)
+        part = Part(difference, criterion, label=label, bound=0, words=words)
         parts.append(part)
     return decisions.decide_by_intervals(parts, (0.0,), why=" ".join(texts))
 
@@ -988,11 +1021,11 @@ class StatedGain:
         for baseline in self.baselines:
             points, relative, rated = readings(self.best, baseline.value)
             sentences.append(
-                f"It is {100 * points:.1f} points or {100 * relative:.1f} % more than "
-                f"{baseline.row} ({baseline.printed}), and {100 * rated:.1f} % more by the rating "
-                "of 1 to 5."
+                f"This score is {100 * points:.1f} points or {100 * relative:.1f} % more than "
+                f"{baseline.row} ({baseline.printed}). As a rating from 1 to 5, it is "
+                f"{100 * rated:.1f} % more."
             )
-        sentences.append(f"The paper says about {100 * self.stated:.0f} %.")
+        sentences.append(f"The abstract states a gain of about {100 * self.stated:.0f} %.")
         return " ".join(sentences)
 
     def shares_of_best(self) -> list[float]:
@@ -1001,7 +1034,7 @@ class StatedGain:
 
     def scales_text(self) -> str:
         """Return on which scales the stated gain holds, as a sentence."""
-        subject = f"The stated {100 * self.stated:.0f} % holds"
+        subject = f"The stated gain of {100 * self.stated:.0f} % holds"
         scales = self.scales()
         if not scales:
             return f"{subject} on none of the three scales."
@@ -1034,15 +1067,15 @@ def _decide_gain(printed: Published, name: str) -> Decision:
     sentences = [f"DrugRAG's score is {best.printed}.", gains[name].text()]
     sentences += [gain.scales_text() for gain in gains.values()]
     shares = [f"{100 * share:.1f} %" for share in gains[name].shares_of_best()]
-    difference = "difference is" if len(shares) == 1 else "differences are"
+    difference = "gain is" if len(shares) == 1 else "gains are"
     sentences.append(
-        f"Divided by DrugRAG's own score, the {difference} {figures.listed(shares)}, which decides "
-        "nothing."
+        f"Divided by DrugRAG's own score, the {difference} {figures.listed(shares)}. This "
+        "measure of a gain does not decide the claim."
     )
     why = " ".join(sentences)
     own_scales = gains[name].scales()
     scales = [set(gain.scales()) for gain in gains.values()]
     common_scales = set.intersection(*scales)
     if own_scales and not common_scales:
-        return Decision("inconclusive", f"{why} The two stated gains hold on different scales.")
+        return Decision("inconclusive", f"{why} No scale gives both stated gains.")
     return Decision(decisions.exactly(bool(own_scales)), why)
