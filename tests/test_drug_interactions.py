@@ -753,7 +753,7 @@ def test_gains_that_need_two_scales_are_left_open(run: Run) -> None:
         assert "30 % holds relative to the rating from 1 to 5" in finding.why
         assert "15 % holds relative to the score from 0 to 1" in finding.why
     assert (
-        "the differences are 14.8 % and 12.9 %, which decides nothing"
+        "the gains are 14.8 % and 12.9 %. This measure of a gain does not decide"
         in findings["gain_over_text"].why
     )
 

@@ -248,7 +248,7 @@ def answer(out: Outcomes, model: str) -> str:
 
 def _lead(known: Outcomes) -> str:
     """Say which baselines DrugRAG is significantly ahead of by the graph of the questions."""
-    graph = "with the graph that the questions were drawn from"
+    graph = "with the graph that gave the questions"
     names = "more of the right drugs and effects"
     not_ahead = _not_ahead(known, "drugrag")
     if not_ahead:
