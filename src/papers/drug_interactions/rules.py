@@ -73,8 +73,8 @@ def worth(outcomes: Outcomes, truth: Score | None) -> str:
         return f"the judge was not run: {why_not_run}"
     if truth is None:
         return (
-            "the answers are all right or all wrong, so it is unknown whether the judge tells "
-            "right from wrong"
+            "it is unknown whether the judge tells right from wrong where all answers are right or "
+            "all are wrong"
         )
     judgements = outcomes.where(task="judge")
     marks = {row["correctness"][0] for row in judgements.rows_with("correctness").measures}
@@ -150,8 +150,8 @@ def _asks_for_names(rows: Outcomes) -> pd.Series:
 
 
 NO_RETRIEVAL: dict[str, Arm] = {
-    "if no retrieval gets the question alone": "alone",
-    "if no retrieval also gets DrugRAG's instruction": "none",
+    "if the arm without retrieval gets the question alone": "alone",
+    "if the arm without retrieval also gets DrugRAG's instruction": "none",
 }
 """The two readings of the arm without retrieval; the first is the paper's."""
 
@@ -455,7 +455,7 @@ def precise_retrieval(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     for words, rows in _readings(known).items():
         n_clusters = min(_with_query(rows, arm).frame.cluster.nunique() for arm in BY_GRAPH)
         if not decisions.enough_clusters(n_clusters, len(BASELINES[1:])):
-            end = "these questions are too few for a significant lead with both graphs"
+            end = "too few of these questions are left for a significant lead with both graphs"
             why = f"{counts} {evidence.sentence_case(READING_WORDS[words])}, {end}."
             return Decision("not tested", why, reason="too few")
     parts = []
