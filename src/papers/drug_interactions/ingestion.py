@@ -388,11 +388,12 @@ def _language_model_text(chunks: Outcomes) -> str:
     """Compare the language model with the best other arm on the same chunks, in a sentence."""
     reader = _best_reader(chunks)
     (comparison,) = chunks.compare([("llm", reader)], "facts_f1")
+    own, other = (figures.number(score.value) for score in comparison.scores)
     n_chunks = chunks.frame.unit.nunique()
     return (
-        "The F1 of a small language model that was not trained for this task minus that of "
-        f"{SHORT_METHOD_WORDS[reader]} is {figures.points(comparison.test)} points, on the "
-        f"{n_chunks} chunks of text that both read."
+        f"On the {n_chunks} chunks of text that both read, the F1 is {own} for a small language "
+        f"model that was not trained for this task and {other} for {SHORT_METHOD_WORDS[reader]}, "
+        f"a difference of {figures.points(comparison.test)} points."
     )
 
 
