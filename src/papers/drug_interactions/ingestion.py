@@ -366,7 +366,7 @@ def answer(out: Outcomes) -> str:
 METHOD_WORDS = {
     "all_pairs": "relating all names of a sentence",
     "patterns": "hand-written patterns",
-    "classifier": "a classifier that was trained on annotated text of the same kind",
+    "classifier": "a classifier trained on annotated text of the same kind",
 }
 """The ways of relating names without a language model, within a sentence."""
 NAMES_OF_FACTS = {"DDI": "interactions", "ADE": "side effects"}
@@ -392,7 +392,7 @@ def _language_model_text(chunks: Outcomes) -> str:
     n_chunks = chunks.frame.unit.nunique()
     return (
         f"On the {n_chunks} chunks of text that both read, the F1 is {own} for a small language "
-        f"model that was not trained for this task and {other} for {SHORT_METHOD_WORDS[reader]}, "
+        f"model without training for this task and {other} for {SHORT_METHOD_WORDS[reader]}, "
         f"a difference of {figures.points(comparison.test)} points."
     )
 
