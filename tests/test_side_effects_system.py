@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pandas as pd
 import pytest
@@ -22,12 +22,13 @@ from papers.side_effects import (
     forward,
     own_table,
     questions,
+    results,
     reverse,
     reverse_arms,
     system,
 )
 from papers.side_effects.catalogue import Catalogue, Frequency, read_sider
-from papers.side_effects.reading import EXAMPLES, Reader, examples_for
+from papers.side_effects.reading import ASK_FORMS, EXAMPLES, Reader, examples_for
 from papers.side_effects.system import SideEffects
 from rag.names import Vocabulary
 from rag.system_answer import SystemAnswer
@@ -257,7 +258,7 @@ def test_a_list_in_a_cell_is_split_as_asked_or_else_named(tmp_path: Path) -> Non
     (note,) = catalogue.notes
     assert "'nausea, rash' in row 2" in note
     assert "--separator" in note
-    split = own_table.read_catalogue(path, separator=",")
+    split = own_table.read_catalogue(path, own_table.Layout(separator=","))
     assert split.facts.effects["a"] == ("nausea", "rash")
     assert split.notes == ()
 
@@ -278,7 +279,7 @@ def test_examples_are_of_the_table_and_never_the_question(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a,b\nx,y\n", "a column such as 'drug' is needed.*--drug-column"),
+        ("a,b\nx,y\n", "a column such as 'drug' is needed.*--drug-column.*--effect-column"),
         ("drug,event,reaction\nx,y,z\n", "several columns fit.*--effect-column"),
         ("drug,effect\nx,\n", "row 2 lacks a name"),
     ],
@@ -291,6 +292,104 @@ def test_an_own_table_that_cannot_be_used_says_why(
     with pytest.raises(own_table.TableError, match=message) as error:
         own_table.read_catalogue(path)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("cell", "question", "part", "advice"),
+    [
+        ('a,"nausea, rash"', "Is nausea a side effect of a?", "nausea", "--separator ','"),
+        ("a,loss of taste / rash", "Which drugs cause loss of taste?", "loss of taste", "'/'"),
+        ("a,itch and rash", "Which drugs cause rash?", "rash", "--separator ' and '"),
+        ('"xa, xb",rash', "Does xb cause rash?", "xb", "put ';' between them"),
+    ],
+)
+def test_a_name_within_a_list_is_first_said_to_be_one(
+    tmp_path: Path, cell: str, question: str, part: str, advice: str
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"drug,effect\n{cell}\n")
+    vocabulary = own_table.read_catalogue(path).facts.vocabulary
+    problem = Reader(vocabulary, may_have_lists=True).read(question).problem
+    assert problem.startswith(f"{part!r} stands in the table only within ")
+    assert advice in problem
+    assert "no rule knows" not in problem
+
+
+@pytest.mark.parametrize("drug", ["aspirin", "folic acid"])
+def test_a_drug_that_the_table_lacks_is_said_plainly(drug: str) -> None:
+    vocabulary = Vocabulary.by_role(drug=["ramipril"], effect=["cough"], cls=[])
+    problem = Reader(vocabulary).read(f"Is cough a side effect of {drug}?").problem
+    assert problem == f"The table has no drug called {drug!r}."
+    chooser = Chooser("forward")
+    reading = Reader(vocabulary, chooser).read(  # type: ignore[arg-type]
+        f"My gran takes ramipril and {drug}; might her cough be from that?"
+    )
+    assert reading.absent == (drug,)
+    notes = "\n".join(system._reading_notes(reading))
+    assert f"no drug called {drug!r}, which this answer leaves out" in notes
+
+
+def test_a_word_that_is_no_name_is_said_with_what_the_table_has() -> None:
+    vocabulary = Vocabulary.by_role(drug=["ramipril"], effect=["cough"], cls=[])
+    problem = Reader(vocabulary).read("Which drugs cause flying?").problem
+    assert "The table has no drug or side effect called 'flying'" in problem
+
+
+def answer_rows(catalogue: Catalogue, form: str, rows: list[object], **parameters: object) -> str:
+    chosen: list[Any] = rows
+    return results.make_result(catalogue, ASK_FORMS[form], parameters, chosen).text
+
+
+def test_a_table_whose_frequencies_were_not_read_says_so_and_how_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("drug,effect,H\u00e4ufigkeit,class\na,rash,10 %,x\na,itch,,x\n")
+    pair: dict[str, Any] = {"drug": "a", "side_effect": "rash"}
+    unread = own_table.read_catalogue(path)
+    text = answer_rows(unread, "forward", [1], **pair)
+    assert "No column of the table was read as frequency. Not read: 'H\u00e4ufigkeit'." in text
+    assert "--frequency-column" in text
+    assert "--frequency-column" in answer_rows(unread, "frequency_top", [], drug="a", n=5)
+    asked_back = SideEffects(unread, cast(Graph, None), Reader(unread.facts.vocabulary)).ask("?")
+    assert any(
+        "not read: 'H\u00e4ufigkeit'." in note and "--organ-column" in note
+        for note in asked_back.notes
+    )
+    read = own_table.read_catalogue(path, own_table.Layout(frequency="H\u00e4ufigkeit"))
+    assert "Frequency: 10 % of patients" in answer_rows(read, "forward", [1], **pair)
+    pair["side_effect"] = "itch"
+    assert answer_rows(read, "forward", [1], **pair).endswith("No frequency is stated.")
+    path.write_text("drug,effect\na,itch\n")
+    text = answer_rows(own_table.read_catalogue(path), "forward", [1], **pair)
+    assert text.endswith("The table has no column of frequencies.")
+
+
+def test_a_list_of_names_is_a_sentence_with_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text('drug,effect\na,cough\na,"hallucination, visual"\nb,cough\nc,cough\n')
+    catalogue = own_table.read_catalogue(path)
+    effects: list[object] = [{"answer": "hallucination, visual"}, {"answer": "cough"}]
+    drugs: list[object] = [{"drugs": ["a", "b", "c"]}]
+    assert (
+        answer_rows(catalogue, "effects", effects, drug="a")
+        == "2 side effects are listed for a: cough; hallucination, visual."
+    )
+    assert (
+        answer_rows(catalogue, "effects", effects[1:], drug="b")
+        == "1 side effect is listed for b: cough."
+    )
+    assert answer_rows(catalogue, "effects", [], drug="b") == "No side effect is listed for b."
+    assert (
+        answer_rows(catalogue, "reverse", drugs, side_effect="cough")
+        == "3 drugs are listed with cough: a, b and c."
+    )
+    assert (
+        answer_rows(catalogue, "why_classmates", [{"answer": "b"}], drug="a", effect="cough")
+        == "1 other drug of the classes of a is listed with cough: b."
+    )
+
+
+def test_every_form_that_lists_names_has_its_statement() -> None:
+    assert {*results.STATEMENTS, "forward", "both"} == set(ASK_FORMS)
 
 
 # -- with the graph ---------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ FILES = ("side_effects/data_format_a.csv", "side_effects/side_effects.csv")
 FIRST_LINE = 1
 FIRST_ROW = 2
 """Number of the first row of a table; row 1 has the names of its columns."""
+NO_FREQUENCY = "No frequency is stated."
 
 
 class Frequency(NamedTuple):
@@ -58,6 +59,9 @@ class Catalogue:
         is_own: Whether it is a table of one's own.
         notes: What a reader of every answer must know.
         citations: What an answer cites.
+        no_frequency: What an answer says of a pair without a frequency.
+        note_on_unread: Columns of an own table that were not read, and how they are; empty if all
+            were.
     """
 
     name: str
@@ -68,6 +72,8 @@ class Catalogue:
     is_own: bool = False
     notes: tuple[str, ...] = ()
     citations: tuple[str, ...] = ()
+    no_frequency: str = NO_FREQUENCY
+    note_on_unread: str = ""
 
     def source(self, drug: str, effect: str) -> str:
         """Return where the listing of a pair is written."""

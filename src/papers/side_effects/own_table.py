@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from evaluation import figures
 from helpers import tables, texts
-from papers.side_effects.catalogue import Catalogue, Frequency, Pair
+from helpers.counting import counted
+from papers.side_effects.catalogue import NO_FREQUENCY, Catalogue, Frequency, Pair
 from papers.side_effects.corpus import Question
 from papers.side_effects.facts import WORDS, Facts
 from resources.settings import PublicError
@@ -59,10 +61,49 @@ SEVERAL = re.compile(r"\s*[;|\n]\s*")
 """What separates several names in one cell."""
 LIST_COMMA = re.compile(r",(?!\d)")
 """A comma that may separate names, unlike that in "2,4-dinitrophenol"."""
+MAX_COLUMNS = 8
+"""Columns that a message names."""
+NEEDED = ("drug", "effect")
+"""The kinds of column that each table has."""
 
 
 class TableError(PublicError, ValueError):
     """The table cannot be used; the message says what was needed and what was found."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a table is laid out; a column without a name here is found by its usual names.
+
+    Attributes:
+        drug: The column of drugs.
+        effect: The column of side effects.
+        frequency: The column of frequencies.
+        drug_class: The column of drug classes.
+        organ: The column of organ classes.
+        separator: What else than ";", "|" and a line end separates several effects in a cell.
+    """
+
+    drug: str = ""
+    effect: str = ""
+    frequency: str = ""
+    drug_class: str = ""
+    organ: str = ""
+    separator: str = ""
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The named columns, by kind."""
+        return {
+            "drug": self.drug,
+            "effect": self.effect,
+            "frequency": self.frequency,
+            "class": self.drug_class,
+            "organ": self.organ,
+        }
+
+
+FOUND_BY_NAME = Layout()
 
 
 @dataclass(frozen=True)
@@ -91,15 +132,27 @@ class OwnRow:
         return self.drug, self.effect
 
 
-def read(
-    path: str | Path, drug_column: str = "", effect_column: str = ""
-) -> dict[str, tuple[str, ...]]:
+@dataclass(frozen=True)
+class OwnTable:
+    """A table that was read.
+
+    Attributes:
+        rows: Its pairs of a drug and a side effect.
+        unread: Its columns that hold none of what the system reads.
+        lacking: The kinds of column, such as "frequency", that were not found in it.
+    """
+
+    rows: list[OwnRow]
+    unread: tuple[str, ...]
+    lacking: tuple[str, ...]
+
+
+def read(path: str | Path, layout: Layout = FOUND_BY_NAME) -> dict[str, tuple[str, ...]]:
     """Read the side effects of each drug, in lower case.
 
     Args:
         path: CSV, TSV or Excel file with a pair in each row.
-        drug_column: The column of drugs; found by its name if left out.
-        effect_column: The column of side effects; so too.
+        layout: What its columns are.
 
     Returns:
         The side effects of each drug, in the order of the file, without repetition.
@@ -107,7 +160,7 @@ def read(
     Raises:
         TableError: There is no such table, a column is missing, a name is empty or there is no row.
     """
-    return _list_effects(read_rows(path, drug_column, effect_column))
+    return _list_effects(read_table(path, layout).rows)
 
 
 def _list_effects(rows: Sequence[OwnRow]) -> dict[str, tuple[str, ...]]:
@@ -117,33 +170,19 @@ def _list_effects(rows: Sequence[OwnRow]) -> dict[str, tuple[str, ...]]:
     return {drug: tuple(of_drug) for drug, of_drug in effects.items()}
 
 
-def read_rows(
-    path: str | Path, drug_column: str = "", effect_column: str = "", separator: str = ""
-) -> list[OwnRow]:
-    """Read the pairs of a table; see `read`.
-
-    Args:
-        path: CSV, TSV or Excel file.
-        drug_column: The column of drugs; found by its name if left out.
-        effect_column: The column of side effects; so too.
-        separator: What else than ";", "|" and a line end separates several effects in a cell.
+def read_table(path: str | Path, layout: Layout = FOUND_BY_NAME) -> OwnTable:
+    """Read the pairs of a table, and which of its columns were not read; see `read`.
 
     Raises:
         TableError: See `read`.
     """
-    chosen = {"drug": drug_column, "effect": effect_column}
     try:
         table = tables.read_table(Path(path))
-        columns = {}
-        for kind, names in NAMES.items():
-            option = f"--{kind}-column"
-            columns[kind] = tables.find_column(
-                table, chosen.get(kind, ""), names, option, needed=kind in chosen
-            )
+        columns = _find_columns(table, layout)
     except texts.TextError as error:
         raise TableError(f"{path}: {error}") from error
-    if separator:
-        effects = table[columns["effect"]].str.replace(separator, ";", regex=False)
+    if layout.separator:
+        effects = table[columns["effect"]].str.replace(layout.separator, ";", regex=False)
         table = table.assign(**{columns["effect"]: effects})
     rows = list(_rows(table, columns))
     incomplete = [row for row in rows if "" in row.pair]
@@ -152,7 +191,31 @@ def read_rows(
             f"{path}: row {incomplete[0].number} lacks a name. Each row needs a drug and a side "
             "effect."
         )
-    return rows
+    unread = [str(column) for column in table.columns if column not in columns.values()]
+    lacking = [kind for kind, column in columns.items() if not column]
+    return OwnTable(rows, tuple(unread), tuple(lacking))
+
+
+def _find_columns(table: pd.DataFrame, layout: Layout) -> dict[str, str]:
+    """Find the column of each kind; empty for a kind that the table lacks and may lack.
+
+    Raises:
+        TextError: Columns are missing; the message names all of them.
+    """
+    columns: dict[str, str] = {}
+    problems: list[str] = []
+    for kind, chosen in layout.columns.items():
+        option = f"--{kind}-column"
+        try:
+            columns[kind] = tables.find_column(
+                table, chosen, NAMES[kind], option, needed=kind in NEEDED
+            )
+        except texts.TextError as error:
+            problem = str(error)
+            problems.append(problem[0].upper() + problem[1:] if problems else problem)
+    if problems:
+        raise texts.TextError(" ".join(problems))
+    return columns
 
 
 def _rows(table: pd.DataFrame, columns: Mapping[str, str]) -> Iterator[OwnRow]:
@@ -173,17 +236,16 @@ def _names(cell: object) -> list[str]:
     return not_empty or [""]
 
 
-def read_catalogue(
-    path: str | Path, drug_column: str = "", effect_column: str = "", separator: str = ""
-) -> Catalogue:
-    """Read a table as what the system answers from; see `read_rows`.
+def read_catalogue(path: str | Path, layout: Layout = FOUND_BY_NAME) -> Catalogue:
+    """Read a table as what the system answers from; see `read_table`.
 
     A column of frequencies, of drug classes and of organ classes is used if there is one.
 
     Raises:
         TableError: See `read`.
     """
-    rows = read_rows(path, drug_column, effect_column, separator)
+    table = read_table(path, layout)
+    rows = table.rows
     name = Path(path).name
     frequencies = _read_frequencies(rows, name)
     sources: dict[Pair | str, str] = {}
@@ -200,7 +262,38 @@ def read_catalogue(
         is_own=True,
         notes=_note_on_lists(rows),
         citations=(f"{name}, yours",),
+        no_frequency=_why_no_frequency(table),
+        note_on_unread=_note_on_unread(table),
     )
+
+
+def _why_no_frequency(table: OwnTable) -> str:
+    """What an answer says of a pair without a frequency."""
+    if "frequency" not in table.lacking:
+        return NO_FREQUENCY
+    if not table.unread:
+        return "The table has no column of frequencies."
+    return (
+        "No column of the table was read as frequency. Not read: "
+        f"{_quoted(table.unread)}. If one of them has the frequency, name it by --frequency-column."
+    )
+
+
+def _note_on_unread(table: OwnTable) -> str:
+    """Name the columns that were not read, and the options that read them; empty if all were."""
+    options = [f"--{kind}-column" for kind in table.lacking]
+    if not options or not table.unread:
+        return ""
+    return (
+        f"Columns of the table that were not read: {_quoted(table.unread)}. "
+        f"To read one, name it by {' or '.join(options)}."
+    )
+
+
+def _quoted(columns: Sequence[str]) -> str:
+    names = [repr(column) for column in columns[:MAX_COLUMNS]]
+    n_more = len(columns) - MAX_COLUMNS
+    return figures.listed([*names, f"{n_more:,} more"] if n_more > 0 else names)
 
 
 def _note_on_lists(rows: Sequence[OwnRow]) -> tuple[str, ...]:
@@ -209,7 +302,7 @@ def _note_on_lists(rows: Sequence[OwnRow]) -> tuple[str, ...]:
     if not with_comma:
         return ()
     first = with_comma[0]
-    cells = "1 cell" if len(with_comma) == 1 else f"{len(with_comma):,} cells"
+    cells = counted(len(with_comma), "cell")
     note = (
         f"{cells} of effects with a comma: each was read as one effect, such as "
         f"{first.effect!r} in row {first.number}. If it is a list, add --separator ','."

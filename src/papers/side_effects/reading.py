@@ -6,7 +6,7 @@ chooses among the forms (notebook 04); names and numbers are read by code in eit
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -17,6 +17,7 @@ from rapidfuzz.distance import OSA
 from helpers.llm import LLM
 from papers.side_effects import forward, reverse_arms
 from papers.side_effects.facts import Facts
+from papers.side_effects.listed_cells import ListPart, find_parts
 from papers.side_effects.normalisers import Dictionary
 from papers.side_effects.questions import (
     FORMS,
@@ -222,6 +223,7 @@ class Reading:
         problem: What is missing, in words for the person who asked; empty if nothing is.
         reader: The model that chose the form; empty if rules did.
         unused: Names in the question that the form does not ask about.
+        absent: Drugs in the question that the table does not have.
     """
 
     form: AskForm | None = None
@@ -230,6 +232,7 @@ class Reading:
     problem: str = ""
     reader: str = ""
     unused: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
 
     @property
     def wording(self) -> str:
@@ -262,10 +265,12 @@ class Reader:
     Attributes:
         vocabulary: The names.
         llm: Chooses the form of a question that the rules do not understand, if there is a model.
+        may_have_lists: Whether a name may be a list of several, as in a table of one's own.
     """
 
     vocabulary: Vocabulary
     llm: LLM | None = None
+    may_have_lists: bool = False
 
     @cached_property
     def synonyms(self) -> Dictionary:
@@ -294,8 +299,14 @@ class Reader:
             parameters = self._parameters(form, corrected.text)
         except LookupError:
             return Reading(names=corrected.names, problem=problem, reader=reader)
-        unused = self._unused(corrected.text, parameters)
-        return Reading(form, parameters, corrected.names, reader=reader, unused=unused)
+        return Reading(
+            form,
+            parameters,
+            corrected.names,
+            reader=reader,
+            unused=self._unused(corrected.text, parameters),
+            absent=tuple(self._absent_drugs(corrected.text, corrected.unknown)),
+        )
 
     def _unused(self, text: str, parameters: Parameters) -> tuple[str, ...]:
         unused = []
@@ -361,16 +372,57 @@ class Reader:
         return nearest[0] if len(nearest) == 1 else None
 
     def _problem(self, corrected: Corrected) -> str:
-        """Say which words were not understood, with the names that may be meant."""
+        """Say which words were not understood, and what may be done about each.
+
+        A word may be a part of a list that was read as one name, a drug that the table does not
+        have, or neither.
+        """
         if not corrected.unknown:
             return NOT_UNDERSTOOD
-        words = ", ".join(repr(word) for word in corrected.unknown)
-        sentences = [f"Neither a name of the table nor a word that the rules know: {words}."]
-        for word in corrected.unknown:
+        parts = self._list_parts(corrected)
+        sentences = [part.hint for part in parts]
+        in_lists = " ".join(part.text for part in parts).split()
+        not_in_lists = [word for word in corrected.unknown if word not in in_lists]
+        drugs = self._absent_drugs(corrected.text, not_in_lists)
+        sentences += [f"The table has no drug called {drug!r}." for drug in drugs]
+        in_drugs = " ".join(drugs).split()
+        unknown = [word for word in not_in_lists if word not in in_drugs]
+        if unknown:
+            sentences.append(self._not_known(unknown))
+        sentences += self._suggestions([*drugs, *unknown])
+        return " ".join(sentences)
+
+    def _not_known(self, words: Sequence[str]) -> str:
+        """Say that words are neither names nor known."""
+        roles = [ROLE_WORDS[role] for role, names in self.vocabulary.names.items() if names]
+        quoted = " or ".join(map(repr, words))
+        known = "this word" if len(words) == 1 else "these words"
+        return f"The table has no {' or '.join(roles)} called {quoted}, and no rule knows {known}."
+
+    def _suggestions(self, words: Iterable[str]) -> list[str]:
+        """Ask whether the nearest names are meant."""
+        sentences = []
+        for word in words:
             near = self._near_names(word)
             if near:
                 sentences.append(f"For {word!r}, did you mean {' or '.join(near)}?")
-        return " ".join(sentences)
+        return sentences
+
+    def _list_parts(self, corrected: Corrected) -> list[ListPart]:
+        """Return the parts of lists that the words which were not understood belong to."""
+        if not self.may_have_lists:
+            return []
+        parts = find_parts(corrected.text, self.vocabulary)
+        return [part for part in parts if _shares_word(part.text, corrected.unknown)]
+
+    def _absent_drugs(self, text: str, unknown: Sequence[str]) -> list[str]:
+        """Return the drugs of a text that are among words which were not understood."""
+        drugs = []
+        for name in self.vocabulary.meant_names(text):
+            is_absent = not name.name and not name.nearest
+            if is_absent and _shares_word(name.written, unknown):
+                drugs.append(name.written)
+        return drugs
 
     def _near_names(self, words: str) -> list[str]:
         """Return the names that words may be meant for, the nearest first."""
@@ -389,6 +441,10 @@ def _replace(text: str, written: str, name: str) -> str:
     """Replace words in a text, whatever their case."""
     pattern = re.compile(rf"(?<!\w){re.escape(written)}(?!\w)", re.IGNORECASE)
     return pattern.sub(lambda _: name, text)
+
+
+def _shares_word(name: str, words: Iterable[str]) -> bool:
+    return not set(name.split()).isdisjoint(words)
 
 
 def _words_fit(rule: Rule, words: str) -> bool:

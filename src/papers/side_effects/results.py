@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
-from papers.side_effects.catalogue import Catalogue, Pair
+from evaluation import figures
+from helpers.counting import counted
+from papers.side_effects.catalogue import NO_FREQUENCY, Catalogue, Pair
 from papers.side_effects.facts import Facts
 from papers.side_effects.label_lock import fact
 from papers.side_effects.reading import AskForm
@@ -15,22 +17,25 @@ MAX_LISTED: Final = 50
 """Names that an answer in words lists; the evidence has all of them."""
 MAX_SOURCES: Final = 3
 """Sources that one row of the evidence names."""
-HEADINGS = {
-    "reverse": "Drugs listed with {side_effect}",
-    "effects": "Side effects listed for {drug}",
-    "class_drugs": "Drugs among the {cls} that are listed with {effect}",
-    "class_all": "Side effects listed for every drug among the {cls}",
-    "class_most": "Side effects listed for more than half of the {cls}",
-    "frequency_top": "The {n} side effects of {drug} with the highest stated frequency",
-    "frequency_at_least": "Side effects of {drug} with a stated frequency of {percent} % or more",
-    "organ_effects": "Side effects of the organ class {organ} that are listed for {drug}",
-    "organ_class": "Drugs among the {cls} with {n} or more listed effects of the class {organ}",
-    "compare_shared": "Side effects listed for both {a} and {b}",
-    "compare_only": "Side effects listed for {a} and not for {b}",
-    "why_effects": "Side effects of the organ class {organ} listed for both {a} and {b}",
-    "why_classmates": "Other drugs of the classes of {drug} that are listed with {effect}",
+STATEMENTS = {
+    "reverse": "{drugs} {are} listed with {side_effect}",
+    "effects": "{effects} {are} listed for {drug}",
+    "class_drugs": "{drugs} among the {cls} {are} listed with {effect}",
+    "class_all": "{effects} {are} listed for every drug among the {cls}",
+    "class_most": "{effects} {are} listed for more than half of the {cls}",
+    "frequency_top": "{effects} of {drug} {have} the highest stated frequency",
+    "frequency_at_least": "{effects} of {drug} {have} a stated frequency of {percent} % or more",
+    "organ_effects": "{effects} of the organ class {organ} {are} listed for {drug}",
+    "organ_class": "{drugs} among the {cls} {have} {n} or more listed effects of the class {organ}",
+    "compare_shared": "{effects} {are} listed for both {a} and {b}",
+    "compare_only": "{effects} {are} listed for {a} and not for {b}",
+    "why_effects": "{effects} of the organ class {organ} {are} listed for both {a} and {b}",
+    "why_classmates": "{drugs} of the classes of {drug} {are} listed with {effect}",
 }
-"""How the answer of each form that returns names begins."""
+"""What the answer of each form that returns names states before it lists them."""
+OTHER_DRUGS: Final = ("why_classmates",)
+"""Forms whose drugs are others than the one in the question."""
+NONE_RANKED = "No side effect of {drug} has a stated frequency."
 RANKED = (
     "The rank of an effect is the highest lower bound that a label states; the range shows all "
     "statements."
@@ -76,14 +81,33 @@ def make_result(
         return _both_result(catalogue, parameters, rows)
     names = _names(form, rows)
     evidence = [_name_evidence(catalogue, form, parameters, name) for name in names]
-    percent = f"{100 * parameters.get('share', 0):g}"
-    heading = HEADINGS[form.name].format(**parameters, percent=percent)
+    text = _state(form, parameters, len(names))
     listed = names
     if form.name.startswith("frequency"):
         listed = [_with_frequency(catalogue, parameters["drug"], name) for name in names]
-    text = f"{heading}: {_list_in_words(listed)}"
+        text = text if names else f"{text} {_why_none(catalogue)}".strip()
+    if names:
+        text += f": {_list_in_words(listed)}."
     notes = _coverage_notes(catalogue, form, parameters, names)
     return Result(text, tuple(evidence), tuple(names), notes=tuple(notes))
+
+
+def _state(form: AskForm, parameters: Mapping[str, Any], n: int) -> str:
+    """State how many names an answer has, as a sentence that ends where they begin."""
+    if not n and form.name == "frequency_top":
+        return NONE_RANKED.format(**parameters)
+    other = "other " if form.name in OTHER_DRUGS else ""
+    nouns = {"drugs": f"{other}drug", "effects": "side effect"}
+    counts = {key: counted(n, noun) if n else f"No {noun}" for key, noun in nouns.items()}
+    verbs = {"are": "is", "have": "has"} if n < 2 else {"are": "are", "have": "have"}
+    percent = f"{100 * parameters.get('share', 0):g}"
+    text = STATEMENTS[form.name].format(**parameters, **counts, **verbs, percent=percent)
+    return text if n else f"{text}."
+
+
+def _why_none(catalogue: Catalogue) -> str:
+    """Why no frequency is stated, if that is because no column has it."""
+    return "" if catalogue.no_frequency == NO_FREQUENCY else catalogue.no_frequency
 
 
 def _names(form: AskForm, rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -95,12 +119,12 @@ def _names(form: AskForm, rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _list_in_words(names: Sequence[str]) -> str:
-    if not names:
-        return "none."
-    listed = "; ".join(names[:MAX_LISTED])
-    if len(names) > MAX_LISTED:
-        listed += f"; and {len(names) - MAX_LISTED:,} more"
-    return f"{len(names):,}. {listed}."
+    """List names; with semicolons where one of them has a comma."""
+    n_more = len(names) - MAX_LISTED
+    items = [*names[:MAX_LISTED], f"{n_more:,} more"] if n_more > 0 else list(names)
+    if any("," in item for item in items):
+        return "; ".join(items)
+    return figures.listed(items)
 
 
 def _pair_result(catalogue: Catalogue, pair: Pair, listed: bool) -> Result:
@@ -110,7 +134,7 @@ def _pair_result(catalogue: Catalogue, pair: Pair, listed: bool) -> Result:
     if not listed:
         return Result(text, (), label=False)
     frequency = catalogue.frequency_in_words(drug, effect)
-    text += f" Frequency: {frequency}." if frequency else " No frequency is stated."
+    text += f" Frequency: {frequency}." if frequency else f" {catalogue.no_frequency}"
     return Result(text, _pair_evidence(catalogue, pair), label=True)
 
 
@@ -223,4 +247,4 @@ def _tie_notes(ranked: Sequence[tuple[float, str]], names: Sequence[str]) -> lis
     ties = [effect for effect in as_frequent if effect not in names]
     if not ties:
         return []
-    return [f"As frequent as the last one: {_list_in_words(ties)}"]
+    return [f"As frequent as the last one: {_list_in_words(ties)}."]

@@ -23,7 +23,7 @@ from helpers.llm import LLM
 from papers.side_effects import corpus, facts, own_table
 from papers.side_effects.catalogue import Catalogue, read_sider
 from papers.side_effects.own_graph import OwnGraph, own_labels
-from papers.side_effects.own_table import TableError
+from papers.side_effects.own_table import FOUND_BY_NAME, Layout, TableError
 from papers.side_effects.reading import EXAMPLES, AskForm, Reader, Reading, examples_for
 from papers.side_effects.results import make_result
 from rag.system_answer import SystemAnswer
@@ -96,6 +96,8 @@ class SideEffects:
 
     def _ask_back(self, question: str, reading: Reading) -> SystemAnswer:
         notes = [*self.catalogue.notes, *_reading_notes(reading)]
+        if self.catalogue.note_on_unread:
+            notes.append(self.catalogue.note_on_unread)
         if self.reader.llm is None:
             notes.append(NO_MODEL)
         known = examples_for(self.catalogue.facts) if self.catalogue.is_own else EXAMPLES
@@ -114,6 +116,8 @@ def _reading_notes(reading: Reading) -> list[str]:
         notes.append(f"{reading.reader} chose what the question asks; code found the names in it.")
     elif reading.form is not None:
         notes.append(RULES_READ)
+    for name in reading.absent:
+        notes.append(f"The table has no drug called {name!r}, which this answer leaves out.")
     for name in reading.unused:
         notes.append(f"The question also names {name!r}, which this answer does not use.")
     return notes
@@ -123,9 +127,7 @@ def _reading_notes(reading: Reading) -> list[str]:
 def open_system(
     table: str | Path = "",
     *,
-    drug_column: str = "",
-    effect_column: str = "",
-    separator: str = "",
+    layout: Layout = FOUND_BY_NAME,
     data: str = "auto",
     start_llm: bool = False,
 ) -> Iterator[SideEffects]:
@@ -136,9 +138,7 @@ def open_system(
 
     Args:
         table: A table of one's own (CSV, TSV or Excel); SIDER if left out.
-        drug_column: Its column of drugs; found by its name if left out.
-        effect_column: Its column of side effects; so too.
-        separator: What separates several effects in one of its cells, beside ";" and "|".
+        layout: What its columns are, and what separates several effects in a cell.
         data: Which SIDER to read: "real", "sample", or "auto".
         start_llm: Whether to start the embedded model if none is available.
 
@@ -147,7 +147,7 @@ def open_system(
         GraphError: The graph cannot be used.
     """
     if table:
-        catalogue = own_table.read_catalogue(table, drug_column, effect_column, separator)
+        catalogue = own_table.read_catalogue(table, layout)
     else:
         catalogue = read_sider(data)
     with ExitStack() as stack:
@@ -157,7 +157,8 @@ def open_system(
         graph = OwnGraph(endpoint) if catalogue.is_own else graph_client.connect(endpoint)
         stack.enter_context(graph)
         load_catalogue(graph, catalogue)
-        reader = Reader(catalogue.facts.vocabulary, find_llm(start=start_llm))
+        llm = find_llm(start=start_llm)
+        reader = Reader(catalogue.facts.vocabulary, llm, may_have_lists=catalogue.is_own)
         yield SideEffects(catalogue, graph, reader)
 
 
