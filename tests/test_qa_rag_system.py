@@ -197,6 +197,66 @@ def test_an_answer_without_support_has_no_citation(documents: Path) -> None:
     assert "Paint the trucks blue at noon." in answer.text
 
 
+@pytest.mark.parametrize(
+    ("reply", "text", "n_cited"),
+    [
+        ("[1]", "The model wrote no answer, only the numbers of excerpts: [1].", 1),
+        ("[1].", "The model wrote no answer, only the numbers of excerpts: [1].", 1),
+        ("", "The model wrote no answer.", 0),
+        ("[99]", "The model wrote no answer.", 0),
+    ],
+)
+def test_a_reply_without_words_is_no_answer(
+    documents: Path, reply: str, text: str, n_cited: int
+) -> None:
+    answer = open_with(documents, Scripted(text=reply)).ask("How long are samples kept?")
+    assert answer.text == text
+    assert not answer.answered
+    assert len(answer.citations) == n_cited
+    assert answer.warnings == ()
+
+
+def test_an_answer_that_names_no_source_has_a_warning_beside_it(documents: Path) -> None:
+    model = Scripted(text="Reference samples are kept for a year.")
+    answer = open_with(documents, model).ask("How long are reference samples kept?")
+    assert answer.answered
+    assert answer.warnings == ("The answer names no source: check it before you rely on it.",)
+    assert "Warnings:\n  The answer names no source" in str(answer)
+
+
+@pytest.mark.parametrize(
+    ("reply", "places"),
+    [
+        ("Samples are kept for a year. [1]", ["section Storage"]),
+        ("A year, cold and dry, is how samples are stored. [1]", ["section Storage"]),
+        ("Trucks are cooled. [1]", ["section Transport"]),
+    ],
+)
+def test_a_short_document_is_cited_by_the_sections_that_the_answer_used(
+    tmp_path: Path, reply: str, places: list[str]
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    sections = {
+        "Scope": "This guide is for depots.",
+        "Storage": "Samples are kept for a year, cold and dry.",
+        "Transport": "Trucks are cooled. " + "They are washed on each Monday of the month. " * 9,
+        "Labels": "Labels are printed.",
+        "Waste": "Waste is burnt.",
+    }
+    page = "".join(f"<h2>{name}</h2><p>{text}</p>" for name, text in sections.items())
+    (own / "depot.html").write_text(page)
+    model = Scripted(text=reply)
+    guidance = system.open_guidance(own, system.Options(n_examples=1), model=model)  # type: ignore[arg-type]
+    answer = guidance.ask("How long are samples kept, and are trucks cooled?")
+    if answer.answered:
+        assert answer.citations == (", ".join(["[1] depot.html", *places]),)
+    (excerpt,) = answer.evidence
+    assert "Waste is burnt" in excerpt.text
+    shown = answers.make_excerpts("samples", guidance.searcher.corpus.passages, 4800)[0]
+    assert list(system._used_places(reply.removesuffix(" [1]"), shown)) == places
+
+
 def test_a_passage_knows_the_page_of_each_of_its_parts(tmp_path: Path) -> None:
     write_pdf(tmp_path / "guide.pdf", ["Labels are printed.", "Samples are kept."])
     corpus, _ = folder.read_folder(tmp_path)

@@ -29,6 +29,7 @@ function show(answer) {
   const place = at("answer");
   place.replaceChildren();
   add(place, "p", answer.text, "text");
+  addList(place, "Warnings", answer.warnings.map((warning) => [warning]));
   addList(place, "Notes", answer.notes.map((note) => [note]));
   addList(place, "Citations", answer.citations.map((citation) => [citation]));
   addList(place, "Evidence", answer.evidence.map((row) => [row.text, row.source]));

@@ -73,6 +73,7 @@ class AnswerBody(BaseModel):
     citations: list[str]
     statement: str
     parameters: dict[str, Any]
+    warnings: list[str]
     notes: list[str]
     details: dict[str, Any]
 

@@ -44,6 +44,7 @@ class SystemAnswer:
         citations: The sources that the answer names, such as ``[1] guide.pdf, page 3``.
         statement: The query that found the evidence, such as Cypher; empty if there is none.
         parameters: The values of the statement's parameters.
+        warnings: What speaks against relying on the answer, such as that it cites nothing.
         notes: What the reader must know too: corrected names, and what replaces a part of the
             paper's system.
         details: Further results in plain types, such as the kind of the question.
@@ -56,6 +57,7 @@ class SystemAnswer:
     citations: tuple[str, ...] = ()
     statement: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
 
@@ -87,6 +89,7 @@ class SystemAnswer:
     def _sections(self) -> dict[str, list[str]]:
         """Return the lines of each part that is not empty, by its title."""
         sections = {
+            "Warnings": list(self.warnings),
             "Notes": list(self.notes),
             "Citations": list(self.citations),
             "Evidence": self._evidence_lines(),

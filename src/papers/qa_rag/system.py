@@ -5,7 +5,7 @@ hypothetical answer; a reranker selects six passages; a model answers from their
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from helpers import documents, llm, vectors
 from helpers.llm import LLM, ContextOverflowError
 from papers.qa_rag import answers, data, finetune, folder as own_folder, own_pairs, retrieval
 from papers.qa_rag.answers import CitedAnswer, Excerpt, read
-from papers.qa_rag.data import Data, Question, share_held
+from papers.qa_rag.data import Data, Passage, Question, share_held, words
 from papers.qa_rag.rerankers import ScoringAgent, choose_reranker
 from papers.qa_rag.retrieval import Reranker
 from papers.qa_rag.search import Search, Searcher
@@ -45,6 +45,9 @@ HYPOTHETICAL = "hypothetical answer"
 """Name of the second track."""
 
 NOT_HELD = "The excerpts do not hold the answer. Without them, the model wrote:"
+
+NO_WORDS = "The model wrote no answer."
+ONLY_NUMBERS = "The model wrote no answer, only the numbers of excerpts:"
 
 NO_QUESTION = "There is no question. Write one, such as: How long should reference samples be kept?"
 
@@ -151,20 +154,20 @@ class Guidance:
         for number, (excerpt, finders) in enumerate(
             zip(answer.excerpts, found_by, strict=True), start=1
         ):
-            source = f"[{number}] {_citation(excerpt)}"
+            source = _source(number, excerpt.passage, excerpt.places)
             evidence.append(Evidence(excerpt.text, source, {"found by": finders}))
-        text = answer.text
-        citations = tuple(evidence[number - 1].source for number in answer.cited)
         is_supported = answer.refused or _share_in_excerpts(answer) > 0
-        if not is_supported:
-            text, citations = f"{NOT_HELD} {text}", ()
+        text = answer.text if is_supported else _unsupported_text(answer)
+        is_cited = is_supported or not _has_words(answer)
+        citations = [_citation_of(answer, number) for number in answer.cited] if is_cited else []
         return SystemAnswer(
             question.text,
             text,
             answered=is_supported and not answer.refused,
             evidence=tuple(evidence),
-            citations=citations,
-            notes=(*_check_sources(answer), *self._stand_ins()),
+            citations=tuple(citations),
+            warnings=_check_sources(answer),
+            notes=(*_how_much_is_quoted(answer), *self._stand_ins()),
             details={HYPOTHETICAL: tracks[HYPOTHETICAL]},
         )
 
@@ -204,9 +207,68 @@ def _own_question(number: int, text: str) -> Question:
     return Question(f"own{number}", text, answer="", guideline="", source="", body=text)
 
 
-def _citation(excerpt: Excerpt) -> str:
-    """The file of an excerpt, and its pages or sections, such as ``guide.pdf, page 3``."""
-    return ", ".join([excerpt.passage.document, *excerpt.places])
+def _source(number: int, passage: Passage, places: Iterable[str]) -> str:
+    """Number, file and pages or sections of an excerpt, such as ``[1] guide.pdf, page 3``."""
+    return ", ".join([f"[{number}] {passage.document}", *places])
+
+
+def _citation_of(answer: CitedAnswer, number: int) -> str:
+    """The source of an excerpt that an answer cites, with the places that the answer used."""
+    excerpt = answer.excerpts[number - 1]
+    return _source(number, excerpt.passage, _used_places(answer.text, excerpt))
+
+
+def _used_places(text: str, excerpt: Excerpt) -> tuple[str, ...]:
+    """The pages or sections of an excerpt that an answer comes from, as far as its words tell.
+
+    These are the places that hold a sequence of its words; if none does, those that have most of
+    its words; if none has any, all that the excerpt shows.
+    """
+    parts = _shown_parts(excerpt)
+    holding = [name for name, part in parts.items() if share_held(text, [part]) > 0]
+    if holding:
+        return tuple(holding)
+    answer_words = _word_set(text)
+    n_shared = {name: len(answer_words & _word_set(part)) for name, part in parts.items()}
+    highest = max(n_shared.values(), default=0)
+    if not highest:
+        return excerpt.places
+    return tuple(name for name, count in n_shared.items() if count == highest)
+
+
+def _word_set(text: str) -> set[str]:
+    return set(words(text).split())
+
+
+def _shown_parts(excerpt: Excerpt) -> dict[str, str]:
+    """The text of each page or section that an excerpt has something of, by its name.
+
+    A short one may lie within the text that is shown from the one before it.
+    """
+    passage = excerpt.passage
+    shown = words(excerpt.text)
+    starts = [place.start for place in passage.places]
+    ends = [*starts[1:], len(passage.text)]
+    parts: dict[str, str] = {}
+    for place, end in zip(passage.places, ends, strict=False):
+        part = passage.text[place.start : end]
+        is_shown = place.name in excerpt.places or words(part) in shown
+        if place.name and is_shown:
+            parts[place.name] = f"{parts.get(place.name, '')} {part}"
+    return parts
+
+
+def _has_words(answer: CitedAnswer) -> bool:
+    return bool(words(answer.text))
+
+
+def _unsupported_text(answer: CitedAnswer) -> str:
+    """The words of an answer that its excerpts do not hold, with that remark."""
+    if _has_words(answer):
+        return f"{NOT_HELD} {answer.text}"
+    if answer.cited:
+        return f"{ONLY_NUMBERS} {', '.join(f'[{number}]' for number in answer.cited)}."
+    return NO_WORDS
 
 
 def _share_in_excerpts(answer: CitedAnswer) -> float:
@@ -215,18 +277,23 @@ def _share_in_excerpts(answer: CitedAnswer) -> float:
 
 
 def _check_sources(answer: CitedAnswer) -> tuple[str, ...]:
-    """What a reader must know of an answer before relying on it."""
-    if answer.refused:
+    """What speaks against relying on an answer."""
+    if answer.refused or not _has_words(answer):
         return ()
-    share = _share_in_excerpts(answer)
-    if share == 0:
+    if _share_in_excerpts(answer) == 0:
         return (
             "The excerpts hold no sequence of the answer's words: read them before you use it.",
         )
-    quoted = f"The excerpts hold {figures.number(share, digits=0)} of the answer word by word."
     if answer.cited:
-        return (quoted,)
-    return ("The answer names no source: check it before you rely on it.", quoted)
+        return ()
+    return ("The answer names no source: check it before you rely on it.",)
+
+
+def _how_much_is_quoted(answer: CitedAnswer) -> tuple[str, ...]:
+    share = 0.0 if answer.refused else _share_in_excerpts(answer)
+    if share == 0:
+        return ()
+    return (f"The excerpts hold {figures.number(share, digits=0)} of the answer word by word.",)
 
 
 @dataclass(frozen=True)
