@@ -21,6 +21,7 @@ from helpers.folders import FolderError
 from helpers.texts import TextError
 from medrerun.main import app
 from papers.clinical_notes import (
+    abbreviations,
     answers,
     chart_questions,
     own_evaluation,
@@ -302,7 +303,7 @@ def test_an_answer_cites_note_date_and_passage(folder):
     assert any("carbamazepine" in row["medication"] for row in answer.details["registry"])
     json.dumps(answer.as_dict())
     uncited = opened(folder, Scripted("Weekly auras.")).ask("Any auras in B40?")
-    assert "cites no passage: check the answer before you rely on it. [1] has" in str(uncited)
+    assert "cites no passage: check it before you rely on it. [1] has" in str(uncited)
     only_numbers = opened(folder, Scripted("[1] [2]")).ask("Any auras?")
     assert not only_numbers.answered
     assert only_numbers.text.startswith("The model only names passages")
@@ -360,6 +361,71 @@ def test_a_number_names_the_only_patient_that_has_it(tmp_path):
         "(patient 18). There are notes of p17, p18, q18."
         in notes.ask(question, system.make_filters("18")).text
     )
+
+
+def test_an_answer_that_cites_nothing_says_so_beside_it(folder):
+    """Nothing is said of the nearest passage where none has a word of the answer."""
+    answer = opened(folder, Scripted("Yes")).ask("Does B40 drive?")
+    assert answer.text == "Yes"
+    assert answer.warnings == ("The answer cites no passage: check it before you rely on it.",)
+    assert str(answer).startswith("Yes\n\nWarnings:\n  The answer cites no passage")
+    assert "cites no passage" in answer.as_dict()["warnings"][0]
+
+
+@pytest.mark.parametrize(
+    ("question", "reply", "contradicted"),
+    [
+        ("Did A17 have seizures at the visit of September 2021?", "Yes", True),
+        ("Did A17 have seizures at the visit of September 2021?", "Yes, two. [1]", True),
+        ("Any seizures of A17 in September 2021?", "A17 had focal seizures. [1]", True),
+        ("Was A17 free of seizures in September 2021?", "No. [1]", True),
+        ("Was A17 free of seizures in March 2021?", "Yes [1]", True),
+        ("Did A17 have seizures in March 2021?", "No seizures were reported. [1]", True),
+        ("Did A17 have seizures at the visit of September 2021?", "No [1]", False),
+        ("Was A17 free of seizures in September 2021?", "No seizures were reported. [1]", False),
+        ("Did A17 have seizures in March 2021?", "Yes [1]", False),
+        ("Did A17 have seizures in 2021?", "No [1]", False),
+        ("Did lacosamide stop the seizures of A17 by September 2021?", "Yes [1]", False),
+        ("Does A17 drive in September 2021?", "Yes [1]", False),
+        ("When did A17 have seizures in September 2021?", "Not found in chart", False),
+    ],
+)
+def test_what_the_registry_contradicts_is_said_beside_the_answer(
+    folder, question, reply, contradicted
+):
+    answer = opened(folder, Scripted(reply)).ask(question)
+    assert answer.text == reply
+    warnings = [text for text in answer.warnings if "registry contradicts the answer" in text]
+    assert len(warnings) == int(contradicted)
+    for warning in warnings:
+        assert "by the note of 2021-0" in warning
+
+
+def test_abbreviations_are_found_and_shown_by_their_words(tmp_path):
+    """Search and excerpts know them, and the prompt has the note as it is."""
+    filler = "Sleeps well and eats well. " * 30
+    for number in range(6):
+        (tmp_path / f"P{number}_2021-03-02.txt").write_text(f"Stays on LTG. {filler}")
+    text = f"{filler}Plan: D/C LEV now. {filler}"
+    (tmp_path / "P9_2021-03-02.txt").write_text(text)
+    model = Scripted("It was. [1]")
+    notes = opened(tmp_path, model, topk=1)
+    found = notes.retrieve("discontinued", topk=20)
+    by_words = found["results"][found["results"].lexical > 0]
+    assert set(by_words.patient_id) == {"P9"}
+    question = "When was levetiracetam discontinued?"
+    answer = notes.ask(question, system.make_filters("P9", medication="Keppra"))
+    assert "D/C LEV now" in answer.evidence[0].text
+    assert "D/C LEV now" in model.prompts[0][-1]["content"]
+    assert "discontinue discontinued" not in model.prompts[0][-1]["content"]
+    assert "d/c'd LEV" in system.excerpt(f"{filler}She d/c'd LEV. {filler}", "Who stopped LEV?")
+    assert "Two sz" in system.excerpt(f"{filler}Two sz. {filler}", "Any seizures?")
+
+
+def test_no_note_of_the_notebooks_has_the_abbreviations_of_own_notes():
+    """So the search ranks their passages as it does there."""
+    for note in generate(20, 5, untidy=0.5).notes():
+        assert abbreviations.with_long_forms(note.text) == note.text
 
 
 def test_an_excerpt_shows_the_part_that_answers():

@@ -27,7 +27,9 @@ from tqdm import tqdm
 from helpers import documents, llm, vectors
 from helpers.llm import LLM, ContextOverflowError
 from papers.clinical_notes import answers, cleaning, extraction, lines, registry, sections
-from papers.clinical_notes.cleaning import TERMS, drug_names
+from papers.clinical_notes.abbreviations import with_long_forms
+from papers.clinical_notes.cleaning import TERMS, clean, drug_names
+from papers.clinical_notes.contradictions import find_contradiction
 from papers.clinical_notes.extraction import Reader, RuleNamer, symptom_terms
 from papers.clinical_notes.gold import NO_DATE, Note
 from papers.clinical_notes.lines import LAYOUT
@@ -43,6 +45,7 @@ from papers.clinical_notes.retrieval import (
 )
 from papers.clinical_notes.wording import DRUGS
 from rag.replies import CITATION
+from rag.retrieval import bm25_index
 from rag.system_answer import Evidence, SystemAnswer
 from resources.settings import DERIVED, PublicError, profile_model, settings
 
@@ -147,7 +150,7 @@ class Notes:
             BadDate: A date is none.
         """
         filters = make_filters(patient_id, date_start, date_end, medication)
-        found = self.retriever.retrieve(query, k=topk, filters=filters)
+        found = self.retriever.retrieve(with_long_forms(query), k=topk, filters=filters)
         return {"results": self._table(found), "audit": dict(found.audit)}
 
     def _table(self, found: Retrieval) -> pd.DataFrame:
@@ -175,7 +178,7 @@ class Notes:
         if not question.strip():
             raise NoQuestion(NO_QUESTION)
         filters, remark = self._with_known_patient(filters)
-        found = self.retriever.retrieve(question, k=self.options.topk, filters=filters)
+        found = self._find(question, filters)
         passages = answers.by_date(found.passages)
         details = {"audit": dict(found.audit), "scores": found.table().to_dict("records")}
         if not passages:
@@ -191,8 +194,9 @@ class Notes:
                 "--topk."
             )
         cited, has_no_answer = answers.read_citations(reply.text, passages)
+        names = self._names_of_drugs(f"{question} {reply.text}")
         evidence = tuple(
-            self._evidence(number, passage, f"{question} {reply.text}")
+            self._evidence(number, passage, f"{question} {reply.text} {names}")
             for number, passage in enumerate(passages, start=1)
         )
         rows = self._registry_rows(found)
@@ -206,13 +210,36 @@ class Notes:
             answered=has_words and not has_no_answer,
             evidence=evidence,
             citations=tuple(evidence[number - 1].source for number in cited),
-            notes=(
-                *remark,
+            warnings=(
                 *_check_citations(reply.text, passages, cited, has_no_answer),
-                *self._remarks(found, rows),
+                *self._contradictions(question, reply.text, found),
             ),
+            notes=(*remark, *self._remarks(found, rows)),
             details=details | {"registry": rows.to_dict("records")},
         )
+
+    def _find(self, question: str, filters: Filters) -> Retrieval:
+        """Find the passages that the model reads."""
+        return self.retriever.retrieve(
+            with_long_forms(question), k=self.options.topk, filters=filters
+        )
+
+    def _names_of_drugs(self, text: str) -> str:
+        """All names of the drugs that a text names: a passage may have another one."""
+        lexicon = self.retriever.lexicon
+        names: list[str] = []
+        for drug in sorted(lexicon.drugs_in(text)):
+            names.extend(lexicon.aliases[drug])
+        return " ".join(names)
+
+    def _contradictions(self, question: str, reply: str, found: Retrieval) -> tuple[str, ...]:
+        """What the registry has of the same notes, where it contradicts an answer."""
+        if found.audit["drugs"]:
+            return ()
+        notes = {chunk.note for chunk in found.passages}
+        rows = self.registry[self.registry.note_id.isin(notes)]
+        warning = find_contradiction(question, reply, rows)
+        return (warning,) if warning else ()
 
     def _with_known_patient(self, filters: Filters) -> tuple[Filters, tuple[str, ...]]:
         """Put the only patient with that number in place of one that is unknown, and say so."""
@@ -297,11 +324,11 @@ def _check_citations(
         return
     words = _words(text)
     counts = [len(words & _words(passage.text)) for passage in passages]
-    nearest = counts.index(max(counts)) + 1
-    yield (
-        "The model cites no passage: check the answer before you rely on it. "
-        f"[{nearest}] has most of its words."
-    )
+    warning = "The answer cites no passage: check it before you rely on it."
+    if any(counts):
+        nearest = counts.index(max(counts)) + 1
+        warning += f" [{nearest}] has most of its words."
+    yield warning
 
 
 def _is_number_of(written: str, patient: str) -> bool:
@@ -356,15 +383,19 @@ def _day(text: str | None) -> date | None:
 
 
 def excerpt(text: str, words: str) -> str:
-    """Return the part of a passage that has the most words of a question and its answer."""
+    """Return the part of a passage that has the most words of a question and its answer.
+
+    Abbreviations count as their words.
+    """
     plain = " ".join(text.split())
     if len(plain) <= EXCERPT:
         return plain
-    question_words = _words(words)
+    question_words = _words(with_long_forms(clean(words).text))
     best_start, best_count = 0, 0
     for match in re.finditer(r"^|(?<=[.:;])\s+", plain):
         start = match.end()
-        count = len(question_words & _words(plain[start : start + EXCERPT]))
+        part = clean(plain[start : start + EXCERPT]).text
+        count = len(question_words & _words(with_long_forms(part)))
         if count >= best_count:  # of equal ones the last, which begins with what it is about
             best_start, best_count = start, count
     end = best_start + EXCERPT
@@ -495,8 +526,20 @@ def build_index(own: OwnNotes, home: Path, options: Options) -> Retriever:
         encoder.encode(timed, progress=False)
         seconds = (time.perf_counter() - began) / len(timed) * len(chunks)
         _state_cost("Indexing the passages", seconds)
+    _index_long_forms(retriever)
     _write_index(retriever, {note.note_id: note.source for note in own.notes}, home / INDEX_FOLDER)
     return retriever
+
+
+def _index_long_forms(retriever: Retriever) -> None:
+    """Let the search by words find abbreviations by their words; other passages stay as they are.
+
+    The rankings of notes without such abbreviations are those of the notebooks.
+    """
+    texts = [chunk.text for chunk in retriever.chunks]
+    texts_with_long_forms = [with_long_forms(text) for text in texts]
+    if texts_with_long_forms != texts:
+        retriever.bm25 = bm25_index(texts_with_long_forms)
 
 
 def _write_index(retriever: Retriever, sources: Mapping[str, str], folder: Path) -> None:
