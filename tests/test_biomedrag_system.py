@@ -119,7 +119,7 @@ def test_triples_are_answered_in_one_line_and_texts_with_several_are_told():
         more = (own_rows.Triple(head, relation, f"case {i}"),) if i == 0 else ()
         rows.append(Row(i + 1, f"in case {i} {head} acted on {tail}", "", (triple, *more)))
     trained = system.train(rows, "triples", model=cast(LLM, Reader()))
-    assert "1 texts have several triples" in str(trained)
+    assert "1 text has several triples" in str(trained)
     (answer,) = trained.extractor.apply([Row(1, "in case 99 aspirin acted on pain", "", ())])
     assert answer.text.count("|") in (0, 2)
 

@@ -363,6 +363,19 @@ def test_a_number_names_the_only_patient_that_has_it(tmp_path):
     )
 
 
+def test_one_note_of_one_patient_is_counted_so(tmp_path, caplog: pytest.LogCaptureFixture):
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "P1.txt").write_text("Takes Keppra.")
+    with caplog.at_level("INFO", logger="papers"):
+        answer = opened(own).ask("What does P1 take?")
+    assert f"{own}: 1 note of 1 patient." in caplog.text
+    assert "1 note has no date; a filter of days leaves such notes out." in answer.notes
+    built = CliRunner().invoke(app, ["notes", "build", str(own)])
+    assert built.stdout.startswith("1 row in ")
+    assert "\n1 passage in " in built.stdout
+
+
 def test_an_answer_that_cites_nothing_says_so_beside_it(folder):
     """Nothing is said of the nearest passage where none has a word of the answer."""
     answer = opened(folder, Scripted("Yes")).ask("Does B40 drive?")

@@ -312,6 +312,14 @@ def test_what_is_read_and_what_is_left_out_is_said(
     assert "the index is there" in caplog.text
 
 
+def test_one_document_is_counted_so(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "a.txt").write_text("Samples are kept.")
+    library = folder.open_library(own)
+    assert library.contents("words").startswith("1 document, 1 passage;")
+
+
 def test_replies_about_own_documents_lie_apart_from_those_that_are_exported(
     documents: Path, server: LocalServer
 ) -> None:

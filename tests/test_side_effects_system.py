@@ -388,6 +388,18 @@ def test_a_list_of_names_is_a_sentence_with_its_number(tmp_path: Path) -> None:
     )
 
 
+def test_a_single_frequency_is_counted_so(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("drug,effect,frequency\na,cough,10 %\na,rash,\n")
+    catalogue = own_table.read_catalogue(path)
+    parameters = {"drug": "a", "n": 5}
+    result = results.make_result(
+        catalogue, ASK_FORMS["frequency_top"], parameters, [{"answer": "cough"}]
+    )
+    assert result.notes[0] == "Of 2 listed effects of a, 1 has a stated frequency."
+    assert result.text.startswith("1 side effect of a has the highest stated frequency: cough (")
+
+
 def test_every_form_that_lists_names_has_its_statement() -> None:
     assert {*results.STATEMENTS, "forward", "both"} == set(ASK_FORMS)
 

@@ -57,13 +57,15 @@ def build_notes(
     out: Out = None,
 ) -> None:
     """Build registry and index of own notes, and say where they are."""
+    from helpers.counting import counted  # noqa: PLC0415
     from papers.clinical_notes import system  # noqa: PLC0415
 
     _show_log()
     notes = system.open_notes(path, system.Options(encoder=encoder, home=out))
     sys.stdout.write(
-        f"{len(notes.registry):,} rows in {notes.home / system.REGISTRY_FILE}\n"
-        f"{len(notes.retriever.chunks):,} passages in {notes.home / system.INDEX_FOLDER}\n"
+        f"{counted(len(notes.registry), 'row')} in {notes.home / system.REGISTRY_FILE}\n"
+        f"{counted(len(notes.retriever.chunks), 'passage')} in "
+        f"{notes.home / system.INDEX_FOLDER}\n"
     )
 
 

@@ -21,6 +21,7 @@ from evaluation.answers import Answer, make_row
 from evaluation.outcomes import Outcomes
 from helpers import llm as language_models, vectors
 from helpers.completions import CapabilityError
+from helpers.counting import counted
 from helpers.llm import LLM
 from helpers.vectors import Encoder
 from papers.biomedrag import retriever as retrievers, study
@@ -254,17 +255,21 @@ def _describe_rows(rows: Sequence[Row], corpus: Corpus) -> tuple[str, ...]:
     shown = [f"{label} ({n:,})" for label, n in counts.head(SHOWN_LABELS).items()]
     more = len(counts) - len(shown)
     rest = f" and {more} more" if more > 0 else ""
+    n_rows, n_labels = counted(len(rows), "row"), counted(len(counts), "label")
+    memory = counted(len(corpus.validation), "is", "are")
+    held_out = counted(len(corpus.test), "is", "are")
     notes = [
         "The paper also fine-tunes the model on such prompts; here it is prompted.",
-        f"Task: {corpus.task}. {len(rows):,} rows, {len(counts)} labels: {', '.join(shown)}{rest}.",
-        f"{len(corpus.train):,} rows may teach the scorer, {len(corpus.validation):,} are the "
-        f"memory, {len(corpus.test):,} are held out. No text is in two parts.",
+        f"Task: {corpus.task}. {n_rows}, {n_labels}: {', '.join(shown)}{rest}.",
+        f"{counted(len(corpus.train), 'row')} may teach the scorer, {memory} the memory, "
+        f"{held_out} held out. No text is in two parts.",
     ]
     n_several = sum(len(row.triples) > 1 for row in rows)
     if n_several:
+        texts = counted(n_several, "text has", "texts have")
         notes.append(
-            f"{n_several:,} texts have several triples: each is a row of its own, as in the "
-            "paper's files, and one triple is answered for a text."
+            f"{texts} several triples: each is a row of its own, as in the paper's files, and one "
+            "triple is answered for a text."
         )
     return tuple(notes)
 
@@ -294,12 +299,13 @@ def _cost(plan: Plan, model: LLM, n_held_out: int) -> str:
         began = time.perf_counter()
         lesson = retrievers.ask_likelihoods(plan.memory, model, plan.examples[-1:], plan.teaching)
     except CapabilityError:
-        return f"{len(ARM_NAMES) * n_held_out:,} requests."
+        return f"{counted(len(ARM_NAMES) * n_held_out, 'request')}."
     seconds_per_request = (time.perf_counter() - began) / lesson.n_documents
     n_requests = (n_rows - 2) * lesson.n_documents + len(ARM_NAMES) * n_held_out
     minutes = max(1, round(seconds_per_request * n_requests / 60))
+    requests = counted(n_requests, "request")
     return (
-        f"About {n_requests:,} requests, some {minutes} minutes unless they are stored. If it is "
+        f"About {requests}, some {counted(minutes, 'minute')} unless they are stored. If it is "
         "ended, the next run goes on."
     )
 

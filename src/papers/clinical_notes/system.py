@@ -25,6 +25,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from helpers import documents, llm, vectors
+from helpers.counting import counted
 from helpers.llm import LLM, ContextOverflowError
 from papers.clinical_notes import answers, cleaning, extraction, lines, registry, sections
 from papers.clinical_notes.abbreviations import with_long_forms
@@ -190,8 +191,8 @@ class Notes:
         )
         if reply.status == "overflow":
             raise ContextOverflowError(
-                f"{len(passages)} passages do not fit the context of the model. Ask for fewer by "
-                "--topk."
+                f"{counted(len(passages), 'passage')} and the question exceed the context of the "
+                "model. Ask for fewer by --topk."
             )
         cited, has_no_answer = answers.read_citations(reply.text, passages)
         names = self._names_of_drugs(f"{question} {reply.text}")
@@ -306,12 +307,12 @@ class Notes:
     def _remarks(self, found: Retrieval, rows: pd.DataFrame) -> Iterator[str]:
         """How an answer came about, and what the registry has."""
         n_passages = len(found.passages)
-        passages = "1 passage" if n_passages == 1 else f"{n_passages} passages"
-        yield f"{self.llm.endpoint.model} answered from {passages}."
+        yield f"{self.llm.endpoint.model} answered from {counted(n_passages, 'passage')}."
         filters = found.audit["filters"] or "none"
         yield f"Filters: {filters}. Passages after them: {found.audit['after filters']:,}."
         if self.own.without_date:
-            yield f"{self.own.without_date:,} notes have no date; a filter of days leaves them out."
+            undated = counted(self.own.without_date, "note has", "notes have")
+            yield f"{undated} no date; a filter of days leaves such notes out."
         for row in rows.to_dict("records"):
             yield f"Registry: {_spoken_row(row)}"
 
@@ -428,7 +429,8 @@ def open_notes(path: Path, options: Options = DEFAULTS, *, model: LLM | None = N
     own = read_notes(path)
     for line in documents.describe(own.left_out):
         log.warning("Left out: %s", line)
-    log.info("%s: %s notes of %s patients.", path, f"{len(own.notes):,}", len(own.patients))
+    n_notes, n_patients = len(own.notes), len(own.patients)
+    log.info("%s: %s of %s.", path, counted(n_notes, "note"), counted(n_patients, "patient"))
     home = options.home or OWN / _folder_name(path)
     home.mkdir(parents=True, exist_ok=True)
     built = build_registry(own.notes, home)

@@ -25,6 +25,7 @@ from spacy.lang.en import English
 from tqdm import tqdm
 
 from helpers import documents
+from helpers.counting import counted
 from helpers.documents import Document
 from helpers.folders import printable
 from helpers.graph_catalogue import OWN_PREFIX
@@ -175,11 +176,13 @@ class OwnFolder:
         n_pending = len(self.pending)
         n_sentences = sum(len(self.sentences[document.name]) for document in self.pending)
         if not n_pending:
-            return f"All {len(self.documents)} documents were read before."
+            n_documents = len(self.documents)
+            return f"{counted(n_documents, 'document was', 'documents were')} read before."
+        sentences = counted(n_sentences, "sentence")
         minutes = (TRAINING_SECONDS + n_sentences / SENTENCES_PER_SECOND) / 60
         return (
-            f"{n_pending} of {len(self.documents)} documents are to be read, {n_sentences:,} "
-            f"sentences: about {max(1, round(minutes))} min on two cores, without a model. "
+            f"To be read: {n_pending:,} of {counted(len(self.documents), 'document')}, with "
+            f"{sentences}: about {max(1, round(minutes))} min on two cores, without a model. "
             "Each question then asks the model two to four times, up to a minute on two cores."
         )
 

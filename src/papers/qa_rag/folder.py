@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from helpers import documents, vectors
+from helpers.counting import counted
 from papers.qa_rag.data import Corpus, Data, Passage, Question, answer_passages
 from papers.qa_rag.search import Search, Searcher
 from rag.retrieval import chunk_spans
@@ -54,8 +55,8 @@ class Library:
         Args:
             by: What of a passage is searched.
         """
-        n_documents = len(self.corpus.documents)
-        text = f"{n_documents:,} documents, {len(self.corpus):,} passages"
+        n_documents = counted(len(self.corpus.documents), "document")
+        text = f"{n_documents}, {counted(len(self.corpus), 'passage')}"
         if by == "words":
             return f"{text}; a search by words needs no index."
         if self.searcher.is_indexed:

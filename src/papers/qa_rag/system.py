@@ -11,6 +11,7 @@ from pathlib import Path
 
 from evaluation import figures
 from helpers import documents, llm, vectors
+from helpers.counting import counted
 from helpers.llm import LLM, ContextOverflowError
 from papers.qa_rag import answers, data, finetune, folder as own_folder, own_pairs, retrieval
 from papers.qa_rag.answers import CitedAnswer, Excerpt, read
@@ -407,9 +408,9 @@ def _tuned_model(name: str, pairs: Sequence[Question]) -> LLM | None:
         return None
     recipe = own_pairs.training_settings(settings().profile)
     log.info(
-        "A model is fine-tuned on %s pairs, once: %s steps on %s.",
-        f"{len(pairs):,}",
-        recipe["steps"],
+        "A model is fine-tuned on %s, once: %s on %s.",
+        counted(len(pairs), "pair"),
+        counted(recipe["steps"], "step"),
         recipe["base"],
     )
     return own_pairs.fine_tune(pairs, REPLIES)

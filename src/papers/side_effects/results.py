@@ -221,18 +221,19 @@ def _coverage_notes(
     if form.name.startswith("frequency"):
         drug = parameters["drug"]
         ranked = facts.ranked[drug]
-        notes.append(
-            f"{len(ranked):,} of the {len(facts.effects[drug]):,} listed effects of {drug} have a "
-            "stated frequency."
-        )
+        n_listed = counted(len(facts.effects[drug]), "listed effect")
+        have = "has" if len(ranked) == 1 else "have"
+        notes.append(f"Of {n_listed} of {drug}, {len(ranked):,} {have} a stated frequency.")
         notes.append(RANKED)
     if form.name == "frequency_top":
         notes += _tie_notes(facts.ranked[parameters["drug"]], names)
     if "organ" in parameters:
         all_effects = set(chain.from_iterable(facts.effects.values()))
+        n_effects = counted(len(all_effects), "side effect")
+        have = "has" if len(facts.organs) == 1 else "have"
         notes.append(
-            f"{len(facts.organs):,} of the {len(all_effects):,} side effects have an organ class; "
-            "the others are in no answer about organ classes."
+            f"Of {n_effects}, {len(facts.organs):,} {have} an organ class; no other is in an "
+            "answer about organ classes."
         )
     return notes
 

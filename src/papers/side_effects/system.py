@@ -18,6 +18,7 @@ from typing import Final
 from filelock import FileLock, Timeout
 
 from helpers import graph as graph_client
+from helpers.counting import counted
 from helpers.graph import Graph
 from helpers.llm import LLM
 from papers.side_effects import corpus, facts, own_table
@@ -185,8 +186,8 @@ def load_catalogue(graph: Graph, catalogue: Catalogue) -> None:
     if not graph.loaded("side_effects", catalogue.digest):
         seconds = max(1, round(listings / ROWS_PER_SECOND))
         sys.stderr.write(
-            f"Loading {listings:,} listings of {catalogue.name} into the graph: about {seconds} s, "
-            "once.\n"
+            f"Loading {counted(listings, 'listing')} of {catalogue.name} into the graph: about "
+            f"{seconds} s, once.\n"
         )
     corpus.load_graph(graph, catalogue.facts.effects, catalogue.digest)
     facts.extend_graph(graph, catalogue.facts)
