@@ -52,3 +52,13 @@ def test_long_evidence_is_counted():
     answer = SystemAnswer("question", "answer", evidence=rows)
     assert "and 1,234 more" in str(answer)
     assert len(answer.as_dict()["evidence"]) == len(rows)
+
+
+def test_a_notebook_shows_the_question_and_folds_all_but_the_first_citations():
+    citations = tuple(f"[{number}] guide.pdf, page {number}" for number in range(1, 61))
+    html = SystemAnswer("Who cites this?", "Many.", citations=citations)._repr_html_()
+    open_part, summary, folded = html.partition("<details><summary>55 more</summary>")
+    assert summary
+    assert "Who cites this?" in open_part
+    assert "page 5<" in open_part
+    assert "page 6<" in folded and "page 60<" in folded

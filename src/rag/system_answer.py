@@ -15,6 +15,8 @@ STATEMENT = "Statement"
 NEW_LINE = Markup("&#10;")
 MAX_PRINTED = 10
 """Rows or excerpts of the evidence that a command or a notebook shows; the JSON has all."""
+N_UNFOLDED = 5
+"""Lines of a section that a notebook shows at once; a click shows the others."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,8 @@ class SystemAnswer:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """Write the answer for a notebook; all text is escaped, and no formula is looked for."""
-        parts = [_paragraph(self.text)]
+        """Write question and answer for a notebook; all text is escaped, no formula is sought."""
+        parts = [_question(self.question), _paragraph(self.text)]
         for title, lines in self._sections().items():
             parts.append(_section_html(title, lines))
         box = Markup('<div class="tex2jax_ignore mathjax_ignore">{}</div>')
@@ -120,9 +122,27 @@ def _section_html(title: str, lines: list[str]) -> Markup:
     if title == STATEMENT:
         block = Markup("<pre>{}</pre>").format(_escape_lines("\n".join(lines)))
     else:
-        items = [Markup("<li>{}</li>").format(_escape_lines(line)) for line in lines]
-        block = Markup("<ul>{}</ul>").format(Markup().join(items))
+        block = _folded_list(lines)
     return Markup("<b>{}</b>{}").format(title, block)
+
+
+def _folded_list(lines: list[str]) -> Markup:
+    """Return the first lines as a list, and the others as one that a click opens."""
+    first, rest = lines[:N_UNFOLDED], lines[N_UNFOLDED:]
+    block = _list(first)
+    if rest:
+        summary = f"{len(rest):,} more"
+        block += Markup("<details><summary>{}</summary>{}</details>").format(summary, _list(rest))
+    return block
+
+
+def _list(lines: list[str]) -> Markup:
+    items = [Markup("<li>{}</li>").format(_escape_lines(line)) for line in lines]
+    return Markup("<ul>{}</ul>").format(Markup().join(items))
+
+
+def _question(text: str) -> Markup:
+    return Markup("<p><b>Question</b> {}</p>").format(_escape_lines(text))
 
 
 def _paragraph(text: str) -> Markup:
