@@ -467,7 +467,7 @@ def test_names_that_the_authors_prompt_answers_are_told_apart(run, n_found, verd
     finding = next(finding for finding in run.claims if finding.kind == "rescored")
     assert finding.verdict == verdict
     assert finding.why.count("(6 drugs") == 2
-    assert "With all names, the claim holds" in finding.why
+    assert "With all drugs, the claim holds" in finding.why
 
 
 @pytest.mark.parametrize(("better", "verdict"), [(8, "agrees"), (1, "inconclusive")])

@@ -46,6 +46,7 @@ OPEN_BOOK_ARMS = ("format_a", *RECOVERED_ARMS)
 """The architectures with retrieval."""
 MOST = 0.5
 """More than this share is this project's reading of "most"."""
+_NEEDS_TWO_MODELS = "The rule needs the answers of two models."
 
 
 def model_difference_small(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401  # other rules' facts
@@ -57,7 +58,7 @@ def model_difference_small(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: A
     rows = outcomes.where(arm=ARMS).frame
     models = sorted(rows.model.unique())
     if len(models) < 2:
-        return Decision("not tested", "It needs the answers of two models.", reason="one model")
+        return Decision("not tested", _NEEDS_TWO_MODELS, reason="one model")
     # the arms may have answered different numbers of questions
     answerer = rows.model.astype(str) + rows.arm.astype(str)
     n_answerers = answerer.groupby(rows.unit).transform("nunique")
@@ -81,8 +82,8 @@ def model_difference_small(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: A
     n = int(n_questions.sum())
     points = figures.points_text(value, min(low, value), max(high, value))
     why = (
-        "The smallest difference between neighbouring arms minus the largest difference between "
-        f"{' and '.join(models)} is {points} points (n = {n:,})."
+        "The smallest difference in accuracy between neighbouring architectures of Table 3, minus "
+        f"the largest difference between {' and '.join(models)}, is {points} points (n = {n:,})."
     )
     return Decision(decisions.above(Score(value, n, low, high), 0), why)
 
@@ -115,9 +116,11 @@ AUTHORS_CLOSED_BOOK = ("authors_query", "authors_batch")
 HOLDS: Mapping[Tested, str] = {
     "agrees": "holds",
     "differs": "does not hold",
-    "inconclusive": "is open",
+    "inconclusive": "remains open",
 }
 """What a reading says of a claim, in words that fit either question about it."""
+IF_SUBSTANTIALLY = 'If "substantially" means'
+"""Begins the name of a reading."""
 HANDED = "handed"
 """Measure of an answer: 1 if its prompt states the pair, 0 if not."""
 AUC_MEASURE = "p_yes"
@@ -134,8 +137,7 @@ def filter_decides(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401  #
     rows = outcomes.where(arm=WITH_RETRIEVAL).frame
     missing = [arm for arm in WITH_RETRIEVAL if arm not in set(rows.arm)]
     if missing:
-        names = ", ".join(map(outcomes.label, missing))
-        return Decision("not tested", f"{names}: no answers.", reason="no answers")
+        return _no_answers(outcomes, missing)
     if (rows.source == "released").all():
         return _decide_alike(outcomes, rows)
     by_text = _decide_repeated(outcomes, WITH_RETRIEVAL)
@@ -147,6 +149,12 @@ def filter_decides(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401  #
         "With the authors' released prompts": _decide_repeated(outcomes, authors_arms),
     }
     return _join_readings(readings)
+
+
+def _no_answers(outcomes: Outcomes, arms: Sequence[str]) -> Decision:
+    """The decision where some arms did not answer."""
+    names = figures.listed([outcomes.label(arm) for arm in arms])
+    return Decision("not tested", f"There are no answers by {names}.", reason="no answers")
 
 
 def _decide_repeated(outcomes: Outcomes, arms: Sequence[str]) -> Decision:
@@ -164,8 +172,8 @@ def _decide_repeated(outcomes: Outcomes, arms: Sequence[str]) -> Decision:
         n_denied = int((of_stated.predicted != "YES").sum())
         if n_denied:
             counts.append(
-                f"With {model}, {name} denies {n_denied} of the {len(of_stated)} pairs that its "
-                "prompts state."
+                f"With {model}, {name} does not answer YES to {n_denied} of the {len(of_stated)} "
+                "pairs that its prompts state."
             )
     decision = _decide_parts(parts, ALIKE)
     return replace(decision, why=" ".join([decision.why, *counts]))
@@ -175,32 +183,33 @@ def _decide_alike(outcomes: Outcomes, rows: pd.DataFrame) -> Decision:
     """Decide by the pairs that all models of released rows answer alike."""
     models = sorted(rows.model.unique())
     if len(models) < 2:
-        return Decision("not tested", "It needs the answers of two models.", reason="one model")
+        return Decision("not tested", _NEEDS_TWO_MODELS, reason="one model")
     parts = []
     for arm in WITH_RETRIEVAL:
         of_arm = rows[rows.arm == arm].assign(yes=lambda frame: frame.predicted == "YES")
         pairs = of_arm.groupby(["unit", "cluster"], as_index=False).yes.agg(["nunique", "size"])
         pairs = pairs[pairs["size"] == len(models)]
         pairs = pairs.assign(alike=pairs["nunique"] == 1)
-        label = (
-            f"the share of pairs that {' and '.join(models)} answer alike by {outcomes.label(arm)}"
-        )
-        parts.append(_part_alike(pairs, label, outcomes.draws))
+        names = " and ".join(models)
+        label = f"the share of pairs that {names} answer alike by {outcomes.label(arm)}"
+        words = f"with {outcomes.label(arm)}, the share of pairs that {names} answer alike"
+        parts.append(_part_alike(pairs, label, outcomes.draws, words))
     return _decide_parts(parts, ALIKE)
 
 
-def _part_alike(rows: pd.DataFrame, label: str, draws: int) -> Part:
+def _part_alike(rows: pd.DataFrame, label: str, draws: int, words: str = "") -> Part:
     """Score the column ``alike``, with a bootstrap over the column ``cluster``."""
     alike = rows.alike.to_numpy(dtype=float)
     score = ratio(alike, np.ones(len(alike)), clusters=rows.cluster.to_numpy(), draws=draws)
-    return Part(score, partial(decisions.above, bound=ALIKE), label, bound=ALIKE)
+    return Part(score, partial(decisions.above, bound=ALIKE), label, bound=ALIKE, words=words)
 
 
 def _decide_parts(parts: Sequence[Part], bound: float) -> Decision:
     """Decide a claim that holds only if each of some shares lies above a bound."""
     texts = []
     for part in parts:
-        texts.append(evidence.score_sentence(part.label, cast(Score, part.interval)))
+        subject = part.words or part.label
+        texts.append(evidence.score_sentence(subject, cast(Score, part.interval)))
     return decisions.decide_by_intervals(parts, (bound,), why=" ".join(texts))
 
 
@@ -232,8 +241,7 @@ def _decide_gains(
     arms = [*first, *than]
     missing = [arm for arm in arms if arm not in outcomes.arms]
     if missing:
-        names = ", ".join(map(outcomes.label, missing))
-        return Decision("not tested", f"{names}: no answers.", reason="no answers")
+        return _no_answers(outcomes, missing)
     rows = outcomes.where(arm=arms)
     comparisons = rows.compare(list(product(first, than)), measure, within=within)
     n_clusters = rows.frame.cluster.nunique()
@@ -262,7 +270,14 @@ def _part_of_gain(outcomes: Outcomes, comparison: Comparison, measure: str) -> P
         arms.append(ArmValue(label=name, value=score.value))
     label = ", ".join(filter(None, (" minus ".join(names), measure, comparison.model)))
     criterion = partial(_is_far, p=comparison.p)
-    return Part(comparison.test, criterion, label, bound=FAR, arms=tuple(arms))
+    words = _difference_in_words(names, measure, comparison.model)
+    return Part(comparison.test, criterion, label, bound=FAR, words=words, arms=tuple(arms))
+
+
+def _difference_in_words(names: Sequence[str], measure: str, model: str) -> str:
+    """Name the difference of two arms in a measure, as the subject of a sentence."""
+    difference = f"the {measure} of {names[0]} minus that of {names[1]}"
+    return f"with {model}, {difference}" if model else difference
 
 
 def _gain_in_words(outcomes: Outcomes, comparison: Comparison, measure: str) -> str:
@@ -309,8 +324,10 @@ def graphrag_far_above_text(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: 
     if in_points.verdict not in TESTED:
         return in_points
     readings = {
-        "By a lead of more than ten points": in_points,
-        "By more than half of text's errors removed": _decide_errors(outcomes, graph, texts),
+        f"{IF_SUBSTANTIALLY} a lead of more than ten points": in_points,
+        f"{IF_SUBSTANTIALLY} that the graph removes more than half of text retrieval's errors": (
+            _decide_errors(outcomes, graph, texts)
+        ),
     }
     return _join_readings(readings)
 
@@ -324,8 +341,10 @@ def graphrag_far_above_text_on_sets(outcomes: Outcomes, **_: Any) -> Decision:  
     if in_points.verdict not in TESTED:
         return in_points
     readings = {
-        "By a lead of more than ten points of F1": in_points,
-        "By more than half of what text's F1 lacks": _decide_shortfalls(outcomes),
+        f"{IF_SUBSTANTIALLY} a lead of more than ten points of F1": in_points,
+        f"{IF_SUBSTANTIALLY} more than half of what text retrieval's F1 lacks to reach 100 %": (
+            _decide_shortfalls(outcomes)
+        ),
     }
     return _join_readings(readings)
 
@@ -346,9 +365,9 @@ def _decide_shortfalls(outcomes: Outcomes) -> Decision:
             return Decision("not tested", f"The F1 of {name} lacks nothing.", reason="too few")
         share = _share_made_up(graph_f1, text_f1)
         label = f"what the F1 of {name} lacks and the graph makes up"
-        parts.append(
-            Part(share, partial(decisions.above, bound=SUBSTANTIAL), label, bound=SUBSTANTIAL)
-        )
+        words = f"the share of what the F1 of {name} lacks that the graph makes up"
+        criterion = partial(decisions.above, bound=SUBSTANTIAL)
+        parts.append(Part(share, criterion, label, bound=SUBSTANTIAL, words=words))
         sentences.append(_made_up_in_words(share, name))
     return decisions.decide_by_intervals(parts, (SUBSTANTIAL,), why=" ".join(sentences))
 
@@ -369,7 +388,7 @@ def _made_up_in_words(share: Score, text: str) -> str:
         return f"{sentence}, by construction, because the graph is also the answer key."
     if share.low > FEWEST_REMOVED:
         return f"{sentence}, at least {figures.number(share.low)}."
-    return f"{sentence}, but text lacks too little for an informative interval."
+    return f"{sentence}. The text's F1 lacks too little for an interval that says anything."
 
 
 def _made_up(graph_f1: float, text_f1: float) -> float:
@@ -414,8 +433,8 @@ class _ErrorsRemoved:
             return f"With {model}, the graph removes {share} of the errors of {text} (n = {n:,})."
         return (
             f"With {model}, the graph removes {figures.number(self.share.value)} of the errors of "
-            f"{text}, but the interval is uninformative. There are too few errors "
-            f"({self.n_errors} of {n:,} pairs)."
+            f"{text}, but the interval says nothing, because there are too few errors "
+            f"({self.n_errors} in {n:,} pairs)."
         )
 
 
@@ -472,7 +491,9 @@ def authors_pairs_beat_lists(outcomes: Outcomes, **_: Any) -> Decision:  # noqa:
         for measure, (difference, criterion) in criteria.items():
             label = f"{outcomes.label(pairs)} minus {outcomes.label(lists)}, {measure}, {model}"
             unit = "ratio" if measure == "AUC" else "fraction"
-            parts.append(Part(difference, criterion, label, unit, bound=0.0))
+            names = (outcomes.label(pairs), outcomes.label(lists))
+            words = _difference_in_words(names, measure, str(model))
+            parts.append(Part(difference, criterion, label, unit, bound=0.0, words=words))
         of_model = replace(comparison, model=str(model))
         texts.append(_gain_in_words(by_model, of_model, "accuracy"))
         texts.append(_auc_in_words(by_model, comparison, auc_difference, str(model)))
@@ -492,11 +513,16 @@ def _auc_in_words(
 ) -> str:
     """Write the AUC of the two formats, and its difference."""
     arms = (comparison.first, comparison.second)
-    areas = [figures.score_text(outcomes.score(AUC, arm), "ratio") for arm in arms]
+    areas = []
+    for arm in arms:
+        score = outcomes.score(AUC, arm)
+        area = figures.score_text(replace(score, unparsed=0), "ratio")
+        areas.append(f"{area} ({score.unparsed:,} unparsed)" if score.unparsed else area)
     difference = figures.score_text(auc_difference, "ratio")
     return (
-        f"With {model}, AUC is {areas[0]} for {outcomes.label(arms[0])} and {areas[1]} for "
-        f"{outcomes.label(arms[1])}, a difference of {difference} (n = {auc_difference.n:,})."
+        f"With {model}, the AUC of the probability of YES is {areas[0]} for "
+        f"{outcomes.label(arms[0])} and {areas[1]} for {outcomes.label(arms[1])}, a difference of "
+        f"{difference} (n = {auc_difference.n:,})."
     )
 
 
@@ -546,7 +572,11 @@ def _graphrag_errors(outcomes: Outcomes) -> pd.DataFrame | Decision:
     wrong = rows[(rows.predicted == "YES") != (rows.gold == "YES")]
     if len(wrong) >= MIN_ERRORS:
         return wrong
-    why = f"GraphRAG has too few wrong answers ({len(wrong)}; at least {MIN_ERRORS} are needed)."
+    plural = "" if len(wrong) == 1 else "s"
+    why = (
+        f"GraphRAG gives only {len(wrong)} wrong answer{plural}, and the rule needs at least "
+        f"{MIN_ERRORS}."
+    )
     units = math.ceil(MIN_ERRORS * len(rows) / len(wrong)) if len(wrong) else None
     return Decision("inconclusive", why, needed=units)
 
@@ -570,7 +600,7 @@ def residual_errors_not_retrieval(
         return _released_errors_decision(outcomes, wrong, recorded)
     stated = wrong.measures.map(lambda measures: measures["handed"][0])
     n_true = int((stated == (wrong.gold == "YES")).sum())
-    why = f"In {n_true} of {len(wrong)} wrong answers the prompt stated the true fact."
+    why = f"For {n_true} of the {len(wrong)} wrong answers, the prompt stated the true fact."
     return Decision(decisions.exactly(n_true == len(wrong)), why)
 
 
@@ -591,22 +621,34 @@ def _released_errors_decision(
     n_same = _right_with_another_model(outcomes, wrong)
     n_linked = int((wrong.gold == "YES").sum())
     why = (
-        f"All {len(wrong)} errors have the recorded confidence of {NOT_THE_GRAPHS}. The code "
-        "records it where the model contradicts the graph, and also where the query of the graph "
+        f"All {len(wrong)} errors have a recorded confidence of {NOT_THE_GRAPHS}. The code records "
+        "this value where the model contradicts the graph, and also where the query of the graph "
         f"failed. From the same graph, another model answers {n_same} of these {len(wrong)} pairs "
-        f"right. Of {n_right:,} right answers, {unlike[True]:,} have this confidence, as a failed "
-        "query would leave it where the model then says NO to an unlinked pair."
+        f"correctly. Of the {n_right:,} right answers, {_none_or(unlike[True])} this confidence. A "
+        "failed query about an unlinked pair would give a right answer this confidence if the "
+        "model then said NO."
     )
     if n_linked:
-        chance = figures.number(0.5**n_linked)
-        why += (
-            f" {len(wrong) - n_linked} of {len(wrong)} errors are a YES to an unlinked pair. The "
-            f"other {n_linked} are a NO to a linked pair, where a query that failed once would "
-            "leave nothing else to see. If failed queries hit linked and unlinked pairs alike, "
-            f"{n_linked} of them would all be about linked ones with a probability of {chance}."
-        )
+        why += f" {_linked_errors_in_words(len(wrong), n_linked)}"
     holds = n_same == len(wrong) and not unlike[True] and not n_linked
     return Decision("agrees" if holds else "inconclusive", why)
+
+
+def _none_or(n: int) -> str:
+    """Write how many answers have something, with the verb."""
+    return f"{n:,} have" if n else "none has"
+
+
+def _linked_errors_in_words(n_errors: int, n_linked: int) -> str:
+    """Say what the errors about linked pairs leave open."""
+    chance = figures.number(0.5**n_linked)
+    return (
+        f"Of the {n_errors} errors, {n_errors - n_linked} are a YES to an unlinked pair and "
+        f"{n_linked} a NO to a linked pair. A query that failed once about a linked pair would "
+        "leave such a NO and no other trace. If failed queries are as likely for unlinked pairs as "
+        "for linked ones, the probability that so many failures concern linked pairs alone is "
+        f"{chance}."
+    )
 
 
 def _right_with_another_model(outcomes: Outcomes, wrong: pd.DataFrame) -> int:
@@ -649,10 +691,10 @@ def residual_errors_are_llm_mislabels(
         for arm, rows in others.groupby("arm", sort=False)
     ]
     why = (
-        f'{within.sum()} of {len(wrong)} errors are YES to an effect with "yes" in its name '
-        '("eyes"), which the released parser reads as YES wherever a reply repeats the name. '
-        f"Of the other answers about these pairs, {figures.listed(counts)} are YES. "
-        "The replies are not released."
+        f'{within.sum()} of the {len(wrong)} errors are a YES to an effect with "yes" in its name, '
+        'as in "eyes". Where a reply repeats such a name, the released parser reads YES. Of the '
+        f"other answers about these pairs, {figures.listed(counts)} are YES. The authors do not "
+        "release the replies."
     )
     return Decision("inconclusive", why)
 
@@ -728,8 +770,9 @@ def benchmark_labels_hold(
     unsupported = sum((q.drug, q.side_effect) not in known for q in positives)
     contradicted = sum((q.drug, q.side_effect) in known for q in negatives)
     why = (
-        f"{unsupported} pairs labelled as known are missing from their drug's document. "
-        f"{contradicted} pairs labelled as unlinked are in it."
+        f"Of the {len(positives):,} pairs labelled as known, {unsupported:,} are missing from the "
+        f"document of their drug. Of the {len(negatives):,} pairs labelled as unlinked, "
+        f"{contradicted:,} are in the document of their drug."
     )
     return Decision(decisions.exactly(unsupported + contradicted == 0), why)
 
@@ -788,13 +831,16 @@ def every_drug_with_ten_effects(
     knowledge = by_name(sider.coded_terms)
     enough = set(with_least(knowledge))
     missing = enough - set(released)
-    most_terms = max((len(knowledge[name]) for name in missing), default=0)
     fewest_terms = min(map(len, released.values()))
     why = (
         f"{len(enough):,} drugs have at least {LEAST} preferred terms and an ATC code. Of these, "
-        f"{len(missing):,} are not in the benchmark, with at most {most_terms} terms each. The "
-        f"drugs of the benchmark have at least {fewest_terms}."
+        f"{len(missing):,} are missing from the benchmark. Each drug of the benchmark has at least "
+        f"{fewest_terms} terms"
     )
+    if missing:
+        most_terms = max(len(knowledge[name]) for name in missing)
+        why += f", and each missing drug has at most {most_terms}"
+    why += "."
     return Decision(decisions.exactly(not missing), why)
 
 
@@ -845,7 +891,11 @@ def reverse_queries_span_tiers(
     sizes = Counter(map(tier_of, n_drugs))
     outside = sizes.pop(None, 0)
     counts = figures.listed([f"{sizes[tier]} {tier}" for tier in TIERS])
-    why = f"The queries are {counts} ones. {outside} of {len(queries)} are in no tier."
+    n_outside = "none" if not outside else f"{outside}"
+    why = (
+        f"The tiers contain {counts} queries. Of all {len(queries)} queries, {n_outside} "
+        f"{'are' if outside > 1 else 'is'} in no tier."
+    )
     return Decision(decisions.exactly(not outside and len(sizes) == len(TIERS)), why)
 
 
@@ -856,10 +906,12 @@ def graph_is_faster_than_text(outcomes: Outcomes, **_: Any) -> Decision:  # noqa
     for arm in TEXT_FORMATS:
         score = times_as_long(outcomes, arm, "graphrag")
         if score is None:
-            why = f"{outcomes.label(arm)} and the graph answered no query both."
+            why = f"{outcomes.label(arm)} and the graph share no query that both answered."
             return Decision("not tested", why, reason="no answers")
         label = f"{outcomes.label(arm)}: mean latency as a multiple of the graph's"
-        parts.append(Part(score, partial(decisions.above, bound=FAST), label, "count", FAST))
+        words = f"the mean latency of {outcomes.label(arm)} as a multiple of the graph's"
+        criterion = partial(decisions.above, bound=FAST)
+        parts.append(Part(score, criterion, label, "count", FAST, words))
         times = f"{figures.score_text(score, 'count')} times as long"
         texts.append(
             f"On the same queries, {outcomes.label(arm)} takes {times} as the graph without a "
@@ -894,7 +946,10 @@ def pairs_slow_with_set_size(outcomes: Outcomes, **_: Any) -> Decision:  # noqa:
     p = float(test.pvalue)
     interval = f"{score.value:.2f} [{score.low:.2f}, {score.high:.2f}]"
     found = f"{interval} ({figures.p_words(p)}, n = {n})".replace("-", "\u2212")
-    why = f"The rank correlation of latency and number of relevant drugs is {found}."
+    why = (
+        "The rank correlation between Format B's latency and a query's number of relevant drugs is "
+        f"{found}."
+    )
     return Decision(decisions.better(score, p), why, p)
 
 
@@ -969,12 +1024,14 @@ def lists_under_retrieve(
     recall = rows.score("recall", "format_a")
     label = f"Recall of {outcomes.label('format_a')}"
     n_queries = len(rows.frame)
-    why = evidence.score_sentence(label, recall)
+    words = f"the recall of {outcomes.label('format_a')}"
+    why = evidence.score_sentence(words, recall)
     if shown_by_client and (rows.frame.source == "released").all():
         why += f" {_shown_by_client_in_words(shown_by_client)}"
     if not decisions.enough_clusters(n_queries):
         return decisions.too_few_clusters(n_queries, why)
-    part = Part(recall, partial(decisions.below, bound=MOST_DRUGS), label, bound=MOST_DRUGS)
+    criterion = partial(decisions.below, bound=MOST_DRUGS)
+    part = Part(recall, criterion, label, bound=MOST_DRUGS, words=words)
     return decisions.decide_by_intervals([part], (MOST_DRUGS,), why=why)
 
 
@@ -983,8 +1040,8 @@ def _shown_by_client_in_words(shares: Sequence[float]) -> str:
     found_at_most = ratio(np.array(shares), np.ones(len(shares)))
     return (
         "If the printed run used the window of the released client, a perfect reader of its "
-        f"prompts would have found at most {figures.score_text(found_at_most)} of the drugs of a "
-        f"query (n = {len(shares):,})."
+        f"prompts would have found at most {figures.score_text(found_at_most)} of a query's "
+        f"relevant drugs (n = {len(shares):,})."
     )
 
 
@@ -1010,14 +1067,20 @@ def _forced_by_window(rows: Outcomes) -> Decision | None:
     listed = float(np.mean(1 - n_absent / n_relevant))
     recall = figures.score_text(rows.score("recall", "format_a"))
     why = (
-        f"The prompt of this run shows the effect for {n_shown.sum():,} of {n_relevant.sum():,} "
-        f"relevant drugs, and has no list of {n_absent.sum():,}. Its size and the length shown of "
-        "each list are settings of this run. A perfect reader would find "
-        f"{figures.score_text(found_at_most)} of the drugs of a query. One that names every drug "
-        f"with a list in the prompt would find {figures.number(listed)}. The model found {recall}. "
-        f"{_returned_in_words(queries)}"
+        f"The prompts of this run show the effect for {n_shown.sum():,} of the "
+        f"{n_relevant.sum():,} relevant drugs. For {n_absent.sum():,}, the prompts contain no list "
+        "at all. The size of a prompt and the length shown of each list are settings of this run. "
+        f"A perfect reader would find {figures.score_text(found_at_most)} of a query's relevant "
+        "drugs. A reader that names every drug with a list in the prompt would find "
+        f"{figures.number(listed)}. The model found {recall}. {_returned_in_words(queries)}"
     )
     return Decision("cannot be tested", why, reason="by construction")
+
+
+_GAIN_IN_WORDS = (
+    "the share returned of the drugs whose effect the prompt shows, minus that of the other drugs,"
+)
+_MISSED_IN_WORDS = "the share of missed drugs whose effect the prompt does not show"
 
 
 def lists_fail_by_window(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
@@ -1036,23 +1099,28 @@ def lists_fail_by_window(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN
     forced = _forced_by_window(rows)
     if forced is not None:
         return forced
-    why = f"{_returned_in_words(queries)} {len(both)} of {len(queries)} queries have both kinds."
+    why = (
+        f"{_returned_in_words(queries)} {len(both)} of {len(queries)} queries have drugs of both "
+        "kinds."
+    )
     missed = _missed_unseen(queries, outcomes.draws)
     if len(both) < MIN_QUERIES:
-        return Decision("not tested", f"{why} A test needs {MIN_QUERIES}.", reason="too few")
+        return Decision("not tested", f"{why} The test needs {MIN_QUERIES}.", reason="too few")
     if missed is None:
-        return Decision("inconclusive", f"{why} No drug is missed.")
+        return Decision("inconclusive", f"{why} The model missed no drug.")
     test = _gain_within(both, outcomes.draws)
     why += (
-        " In these, the share returned of the shown drugs minus that of the others is "
-        f"{figures.points(test)} points on average ({figures.p_words(test.p)}, n = {len(both)}). "
+        " In these queries, the share returned of the drugs whose effect is shown, minus that of "
+        f"the others, is {figures.points(test)} points on average ({figures.p_words(test.p)}, "
+        f"n = {len(both)}). "
         f"{_missed_in_words(queries)} The prompt does not show the effect for "
         f"{figures.score_text(missed)} of all missed drugs."
     )
     gain = partial(decisions.better, p=test.p)
+    is_most = partial(decisions.above, bound=0.5)
     parts = [
-        Part(test, gain, "shown minus not shown, returned", bound=0.0),
-        Part(missed, partial(decisions.above, bound=0.5), "missed, effect not shown", bound=0.5),
+        Part(test, gain, "shown minus not shown, returned", bound=0.0, words=_GAIN_IN_WORDS),
+        Part(missed, is_most, "missed, effect not shown", bound=0.5, words=_MISSED_IN_WORDS),
     ]
     decision = decisions.decide_by_intervals(parts, (0.0, 0.5), why=why, p=test.p)
     # the two parts have bounds of their own, from which no one number of queries follows
@@ -1065,7 +1133,7 @@ def _returned_in_words(queries: Sequence[_WindowHits]) -> str:
     not_shown = list(chain.from_iterable(query.not_shown for query in queries))
     return (
         f"Over all queries, the model returned {_share_in_words(shown)} whose effect the prompt "
-        f"shows, and {_share_in_words(not_shown)} whose effect it does not show."
+        f"shows, and {_share_in_words(not_shown)} whose effect the prompt does not show."
     )
 
 
@@ -1100,9 +1168,9 @@ def _missed_in_words(queries: Sequence[_WindowHits]) -> str:
 
 def _share_in_words(hits: Sequence[bool]) -> str:
     if not hits:
-        return "none of 0 relevant drugs"
+        return "none of the 0 relevant drugs"
     share = sum(hits) / len(hits)
-    return f"{figures.number(share)} of {len(hits):,} relevant drugs"
+    return f"{figures.number(share)} of the {len(hits):,} relevant drugs"
 
 
 def recovered(outcomes: Outcomes, arm: str, condition: str = "normalised") -> Score | None:
@@ -1159,7 +1227,7 @@ def normalisation_recovers(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: A
         return by_all
     not_prompted = outcomes.where(**{IN_AUTHORS_PROMPT: IS_PROMPTED[False]})
     readings = {
-        "With all names": by_all,
+        "With all drugs": by_all,
         "Without the drugs whose misspelt names the authors' prompt shows with their answers": (
             _decide_recovery(not_prompted)
         ),
@@ -1180,11 +1248,12 @@ def _decide_recovery(outcomes: Outcomes) -> Decision:
             continue
         recovery = figures.score_text(share)
         texts.append(
-            f"With corrected names, {name} recovers {recovery} of its F1 ({n_drugs} drugs, "
-            f"n = {share.n:,})."
+            f"With corrected names, {name} recovers {recovery} of its F1 with right names "
+            f"({n_drugs} drugs, n = {share.n:,})."
         )
         criterion = partial(decisions.above, bound=MOST)
-        parts.append(Part(share, criterion, f"{name}, {n_drugs} drugs", bound=MOST))
+        words = f"with corrected names, the share of its F1 that {name} recovers"
+        parts.append(Part(share, criterion, f"{name}, {n_drugs} drugs", bound=MOST, words=words))
     why = " ".join(texts)
     if len(parts) < len(RECOVERED_ARMS):
         return Decision("inconclusive", why)
@@ -1212,7 +1281,7 @@ def pipelines_are_brittle(
     for run in sorted(released_runs.where(arm=lists).frame.run.unique()):
         of_run = released_runs.where(run=str(run))
         (date,) = of_run.strata("run of")
-        readings[f"In the run of {date}"] = _decide_losses(of_run)
+        readings[f"In the run of {date.replace(', ', ' at ')}"] = _decide_losses(of_run)
     return _join_readings(readings)
 
 
@@ -1247,10 +1316,15 @@ def _decide_losses(outcomes: Outcomes) -> Decision:
         if share is None:
             why = f"With right names, the F1 of {figures.ARMS[arm][0]} is 0."
             return Decision("not tested", why, reason="too few")
-        parts.append(Part(share, partial(decisions.below, bound=MOST), label, bound=MOST))
         name = figures.ARMS[arm][0]
+        criterion = partial(decisions.below, bound=MOST)
+        words = f"with misspelt names, the share of its F1 that {name} keeps"
+        parts.append(Part(share, criterion, label, bound=MOST, words=words))
         remaining = figures.score_text(share)
-        texts.append(f"With misspelt names, {name} keeps {remaining} of its F1 (n = {share.n:,}).")
+        texts.append(
+            f"With misspelt names, {name} keeps {remaining} of its F1 with right names "
+            f"(n = {share.n:,})."
+        )
     return decisions.decide_by_intervals(parts, (MOST,), why=" ".join(texts))
 
 
