@@ -266,10 +266,10 @@ def test_the_answer_tells_what_the_rows_hold(facts):
     locks = [row for arm in ("unlocked", "leading", "label") for row in locked(*pairs, arm=arm)]
     text = label_lock.answer(Outcomes(rows), Outcomes(locks), "m")
     assert "answer every question of five further kinds" in text
-    assert re.search(r"and 0.0 % \S+ \S+ if m picks the query", text), text
-    assert re.search(r"contradicts the graph in 100.0 % \S+ \S+ of its answers", text), text
+    assert re.search(r"If m picks the query, 0.0 % \S+ \S+ of the answers are correct", text), text
+    assert re.search(r"100.0 % \S+ \S+ of the model's answers contradict the graph", text), text
     assert text.count("100.0 %") == 5, "both kinds of leading question are answered NO"
-    assert "but these questions deny nothing" in text
+    assert "but the locked prompts contain no misleading question" in text
     assert_short_answer(text)
 
 

@@ -623,7 +623,7 @@ def test_the_speed_of_leaving_the_model_out_is_told_from_the_graphs():
 
 def test_the_answer_tells_what_the_rows_hold():
     text = arms.answer(page(), PAPERS)
-    assert f"{PAPERS}, which copies names from sentences about pairs, reaches an F1 of 9" in text
+    assert f"{PAPERS}, which copies drug names from retrieved sentences, reaches an F1 of 9" in text
     assert "on a sample" not in text
     assert "times as long as the graph" in text
     assert "sentences (Format B) for all 30 queries" in text
@@ -704,7 +704,7 @@ def test_the_seconds_that_a_name_costs_are_found_again():
     rows += made_up(0.5, 0, lambda n: 4 + 0.66 * (n // 2), queries, arm="format_a")
     out = Outcomes(rows, labels=arms.LABELS)
     words = arms.cost_words(out)
-    assert "2.0 s and 0.33 s per relevant name, which explain 100.0 %" in words
+    assert "a line of 2.0 s plus 0.33 s per relevant name explains 100.0 %" in words
     figures.use_style()
     assert figures.figure(arms.draw_cost(out), alt=words).svg
 

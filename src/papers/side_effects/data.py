@@ -262,8 +262,9 @@ def report_triple(run: Run, table: pd.DataFrame | None) -> None:
     same_filter = (table.kept == best.kept) & (table.drug == best.drug)
     pairs = table[same_filter & (table.counted == "pairs")].iloc[0]
     note = (
-        f"The nearest of {len(table)} readings: {best.kept}; a drug is a {best.drug}; "
-        f"associations are {best.counted}. Distinct pairs: {pairs.associations:,}."
+        f"Of {len(table)} readings, the nearest keeps {best.kept}, takes each {best.drug} as a "
+        f"drug and counts {best.counted} as associations. With the same drugs, there are "
+        f"{pairs.associations:,} distinct pairs."
     )
     for name, column in COUNTS.items():
         run.rescored(
@@ -358,20 +359,21 @@ def answer(readings: pd.DataFrame | None, selections: pd.DataFrame | None) -> st
     verb = "come nearest to" if best.off else "give exactly"
     rule = selections[selections["same order"] == "yes"].iloc[0]
     return (
-        f"SIDER's files {verb} the three counts that the paper prints, if {best.counted} are "
-        f"counted. The drugs of the benchmark are {rule['take']}, whereas the paper states a "
-        "minimum of terms. Nobody can draw its questions again, because the draw depends on an "
-        "order that changes from process to process.\n\n"
+        f"SIDER's files {verb} the three counts that the paper prints, if {best.counted} count as "
+        f"associations. The drugs of the benchmark are {rule['take']}, whereas the paper states a "
+        "minimum of terms. Nobody can draw the benchmark's questions again, because the draw "
+        "depends on the order of a Python set, which changes from process to process.\n\n"
         f"This reading counts {best.associations:,} {best.counted}, {best.drugs:,} drugs and "
-        f"{best.effects:,} terms. The drugs are chosen among those with an {rule['of drugs with']}."
+        f"{best.effects:,} terms. The drugs of the benchmark come from those with an "
+        f"{rule['of drugs with']}; ATC is the WHO's classification of drugs."
     )
 
 
 def describe_selection(sider: Sider) -> str:
     """Say what `draw_selection` shows, and which names it merges."""
     caption = (
-        "Terms of each drug with an ATC code in SIDER. The benchmark contains the drugs with the "
-        "most terms."
+        "Number of side-effect terms of each drug that has an ATC code in SIDER. The benchmark "
+        "contains the drugs with the most terms."
     )
     n_written = sider.coded_terms.written.nunique()
     n_drugs = sider.coded_terms.name.nunique()

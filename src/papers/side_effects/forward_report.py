@@ -70,21 +70,22 @@ def answer(outcomes: Outcomes, model: str) -> str:
     # rounded down, because the sentence says "at least"
     lowest = math.floor(1000 * min(score.value for score in others)) / 1000
     own_answer = (
-        f"Alone, {model} is right in {figures.score_text(closed_book)} of {closed_book.n:,} pairs, "
-        "where guessing gives 50 %. Told in a sentence what a filter over texts or a graph query "
-        f"found, it is right in at least {figures.number(lowest)} of {others[0].n:,} pairs."
+        f"Alone, {model} answers {figures.score_text(closed_book)} of {closed_book.n:,} yes/no "
+        "questions correctly, where guessing gives 50 %. If its prompt states what a filter over "
+        "texts or a graph query found, the model answers at least "
+        f"{figures.number(lowest)} of {others[0].n:,} questions correctly."
     )
     released = outcomes.where(source="released")
     if not len(released.frame):
         return own_answer
     return (
         f"{own_answer} In the authors' released answers, where the model reads the retrieved texts "
-        "itself, the graph leads text by at least "
+        "itself, the graph is more accurate than text by at least "
         f"{_least_gain(released, 'graphrag', 'format_b')} points.\n\n"
-        "This lead is over one sentence per pair (Format B). Format B leads one list per drug "
-        f"(Format A) by at least {_least_gain(released, 'format_b', 'format_a')} points. Most "
-        "effects that Format A misses lie beyond character 2,000, as if the prompts had been cut "
-        "there."
+        "This lead is over texts with one sentence per pair (Format B). Format B is in turn more "
+        "accurate than texts with one list per drug (Format A), by at least "
+        f"{_least_gain(released, 'format_b', 'format_a')} points. Most effects that Format A "
+        "misses lie beyond character 2,000 of the prompt, as if the prompts had been cut there."
     )
 
 
@@ -189,8 +190,8 @@ def _difference(outcomes: Outcomes, first: str, second: str, number: Number) -> 
     strict = (rows.predicted == rows.gold).groupby(rows.model).mean()
     strict_difference = number.show(100 * (strict[first] - strict[second]), 1)
     note = (
-        "UNKNOWN counts as NO, as in Tables 1 and 2; where it counts as wrong, the difference is "
-        f"{strict_difference}."
+        "The answer UNKNOWN counts as NO, as in Tables 1 and 2. If UNKNOWN counted as wrong, the "
+        f"difference would be {strict_difference}."
     )
     return points, note
 
@@ -215,8 +216,9 @@ def sides(outcomes: Outcomes, cut: int) -> str:
         beyond = _share_found(of_model[of_model.place > cut])
         by_format_b = _share_found(format_b.where(model=str(model)).frame)
         sentences.append(
-            f"{model}: Format A finds {before} of the effects before and {beyond} of those beyond "
-            f"character {cut:,}; Format B finds {by_format_b} of the effects before it."
+            f"With {model}, Format A finds {before} of the effects that end before character "
+            f"{cut:,}, and {beyond} of those that end beyond. Format B finds {by_format_b} of the "
+            "effects that end before."
         )
     return " ".join(sentences)
 
@@ -249,8 +251,10 @@ def confidences(predictions: Iterable[tuple[bool, float]]) -> str:
     """Write the confidences of `recorded` in words."""
     words = []
     for (is_right, confidence), n in sorted(Counter(predictions).items()):
-        words.append(f"{confidence:g} for {n:,} {'right' if is_right else 'wrong'}")
-    return f"Recorded confidence of GraphRAG's answers: {', '.join(words)}"
+        quality = "right" if is_right else "wrong"
+        plural = "" if n == 1 else "s"
+        words.append(f"{confidence:g} for {n:,} {quality} answer{plural}")
+    return f"GraphRAG's recorded confidence is {figures.listed(words)}"
 
 
 def draw_places(outcomes: Outcomes, cut: int, width: int = 100, last: int = 3000) -> Figure:
@@ -349,8 +353,9 @@ def prompts_table(
         rows.append(row)
     n_pairs = own_rows.frame.unit.nunique()
     caption = (
-        f"Accuracy by prompt. Printed and rescored: {_printed_model(run, paper_model)}, 19,520 "
-        f"pairs; rerun: {served}, the same {n_pairs:,} pairs by both prompts"
+        "Accuracy by prompt. The printed and rescored values are those of "
+        f"{_printed_model(run, paper_model)} on 19,520 pairs. The reruns are those of {served} on "
+        f"the same {n_pairs:,} pairs with either prompt."
     )
     return figures.table(pd.DataFrame(rows), caption, sample=run.sample)
 
@@ -417,10 +422,10 @@ def describe_neighbours(split: Outcomes) -> str:
         n_near = int((near.frame.predicted == "YES").sum())
         share_near = figures.number(n_near / n_wrong if n_wrong else None)
         sentences.append(
-            f"{model} wrongly answers YES {n_wrong:,} times: for {_wrong_share(near)} of the "
-            f"{len(near.frame):,} pairs with such a term, and for {_wrong_share(far)} of the "
-            f"{len(far.frame):,} others. Pairs with such a term account for {n_near:,} of the "
-            f"{n_wrong:,} wrong YES answers ({share_near})."
+            f"{model} wrongly answers YES to {_wrong_share(near)} of the {len(near.frame):,} pairs "
+            f"with such a term, and to {_wrong_share(far)} of the {len(far.frame):,} other pairs. "
+            f"Of its {n_wrong:,} wrong YES answers, {n_near:,} concern pairs with such a term "
+            f"({share_near})."
         )
     return " ".join(sentences)
 

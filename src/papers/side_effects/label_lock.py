@@ -204,21 +204,22 @@ def answer(outcomes: Outcomes, locks: Outcomes, model: str) -> str:
 
     written = outcomes.score("exact", "written").value
     share = "every question" if written == 1 else f"{figures.number(written)} of the questions"
+    chosen = figures.score_text(outcomes.score("exact", "chosen"))
     listed = locks.where(evidence=EVIDENCE[True])
     leading, unlocked, locked = (
         figures.score_text(listed.score("contradicts", way))
         for way in ("leading", "unlocked", "label")
     )
     return (
-        f"Hand-written queries answer {share} of five further kinds correctly, and "
-        f"{figures.score_text(outcomes.score('exact', 'chosen'))} if {model} picks the query. If a "
-        f"question denies a listed effect, the model contradicts the graph in {leading} of its "
-        f"answers. With the label locked to the graph, {locked} of its sentences do, but these "
-        "questions deny nothing.\n\n"
-        f"{_says_no(locks)}With the lock, the graph sets the label and the model writes one "
-        "sentence about it. Without the lock and without such a question, the model contradicts "
-        f"the graph in {unlocked} of its answers. So these answers do not show what the lock alone "
-        "prevents."
+        f"Our hand-written queries answer {share} of five further kinds correctly. If {model} "
+        f"picks the query, {chosen} of the answers are correct. If a question suggests that a "
+        f"listed effect is not listed, {leading} of the model's answers contradict the graph. With "
+        f"the label locked to the graph, {locked} do, but the locked prompts contain no misleading "
+        "question.\n\n"
+        f"{_says_no(locks)}With the lock, the graph sets the label (YES or NO) and the model "
+        "writes one sentence about it. Without the lock and without a misleading question, "
+        f"{unlocked} of the answers contradict the graph. So these answers do not show what the "
+        "lock alone prevents."
     )
 
 
@@ -232,6 +233,6 @@ def _says_no(locks: Outcomes) -> str:
         for evidence in (EVIDENCE[True], EVIDENCE[False])
     )
     return (
-        f"The model says NO to {listed} of the questions about listed effects that suggest NO, "
-        f"and to {unlisted} of those about unlisted effects that suggest YES. "
+        f"The model says NO to {listed} of the questions that suggest NO about a listed effect, "
+        f"and to {unlisted} of the questions that suggest YES about an unlisted effect. "
     )

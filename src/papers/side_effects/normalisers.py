@@ -344,17 +344,17 @@ def answer(outcomes: Outcomes, model: str) -> str:
     right_names = outcomes.where(names="right names").score("right", "llm")
     n_names = right[best].n
     text = (
-        f"Of {n_names} names that mean a drug, {METHODS[best]} finds the right drug for "
-        f"{figures.score_text(right[best])}. {model}, which writes the name as in the paper, finds "
-        f"it for {figures.score_text(right['llm'])}. The paper's model had examples in its prompt, "
-        "and this one has none.\n\n"
-        "Without a change, the typed name is the drug's for "
-        f"{figures.score_text(right['none'])}. {model} also changes right names, and keeps "
-        f"{figures.score_text(right_names)} of them. The paper's Qwen2.5-7B-Instruct is larger, "
-        "and the released reports say that its prompt had examples."
+        f"Of {n_names} typed drug names, right or not, {METHODS[best]} leads "
+        f"{figures.score_text(right[best])} to the right drug. {model}, which writes the name as "
+        f"in the paper, leads {figures.score_text(right['llm'])} to the right drug. The paper's "
+        "model had examples in its prompt, and this model has none.\n\n"
+        f"As typed, {figures.score_text(right['none'])} of the names are already right. {model} "
+        f"leaves {figures.score_text(right_names)} of the right names unchanged. The paper's "
+        "Qwen2.5-7B-Instruct is larger, and the released reports say that its prompt had examples."
     )
     trade_names = outcomes.where(names="trade names", arm="llm")
     if not len(trade_names.frame):
         return text
     share = figures.score_text(trade_names.score("right", "llm"))
-    return f"{text} Of {len(trade_names.frame)} trade names, it writes {share} right."
+    n_trade_names = len(trade_names.frame)
+    return f"{text} Of {n_trade_names} trade names, {model} leads {share} to the right drug."

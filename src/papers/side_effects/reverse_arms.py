@@ -477,7 +477,10 @@ def speed_without_llm(outcomes: Outcomes) -> str:
     ratio = times_as_long(outcomes, *SPEEDS["no LLM on either side"])
     if ratio is None:
         return ""
-    return f" Without an LLM on either side, text takes {_about(ratio.value)} times as long."
+    return (
+        f" Without an LLM on either side, text takes {_about(ratio.value)} times as long as the "
+        "graph."
+    )
 
 
 def _about(value: float) -> str:
@@ -498,12 +501,12 @@ def answer(outcomes: Outcomes, model: str) -> str:
     which = " on a sample of the queries" if is_sample else ""
     recall = outcomes.score("recall", "format_a")
     text = (
-        "The graph returns every set of drugs exactly, because the right answers are read from it. "
-        f"{model}, which copies names from sentences about pairs, reaches an F1 of "
-        f"{figures.score_text(exact)}{which}. From lists, of which its prompt shows only the "
-        f"beginning, it finds {figures.score_text(recall)} of the drugs.\n\n"
-        f"It read sentences (Format B) for {_queries_in_words(outcomes, 'format_b')}, and lists "
-        f"(Format A) for {_queries_in_words(outcomes, 'format_a')}."
+        "The graph returns the set of drugs with an effect exactly, because the right answers are "
+        f"read from it. {model}, which copies drug names from retrieved sentences, reaches an F1 "
+        f"of {figures.score_text(exact)}{which}. From lists, of which the prompt shows only the "
+        f"beginning, the model finds {figures.score_text(recall)} of the drugs.\n\n"
+        f"The model read sentences (Format B) for {_queries_in_words(outcomes, 'format_b')}, and "
+        f"lists (Format A) for {_queries_in_words(outcomes, 'format_a')}."
     )
     ratio = times_as_long(outcomes, *PAPERS_COMPARISON)
     if ratio is None:
@@ -511,7 +514,7 @@ def answer(outcomes: Outcomes, model: str) -> str:
     return (
         f"{text} On {ratio.n:,} queries, Format B took {_about(ratio.value)} times as long as the "
         "graph, mainly because a language model copies each name. The section Like for like "
-        "compares both without one."
+        "compares Format B and the graph without a language model."
     )
 
 
@@ -527,7 +530,7 @@ def _queries_in_words(outcomes: Outcomes, arm: str) -> str:
     n_large_queries = _n_of_tier(all_queries, largest)
     return (
         f"{len(answered.frame):,} of {n_queries:,} queries, among them {n_large} of the "
-        f"{n_large_queries} {largest} ones"
+        f"{n_large_queries} {largest} ones ({TIERS[largest][0]} drugs or more)"
     )
 
 
@@ -542,10 +545,10 @@ def cost_words(authors: Outcomes) -> str:
         line = linregress(authors.values(names, arm), authors.values("latency", arm))
         explained = figures.number(line.rvalue**2)
         lines.append(
-            f"{authors.label(arm)}: {line.intercept:.1f} s and {line.slope:.2f} s per {names} "
-            f"name, which explain {explained} of the variance"
+            f"For {authors.label(arm)}, a line of {line.intercept:.1f} s plus {line.slope:.2f} s "
+            f"per {names} name explains {explained} of the variance."
         )
-    return f"Latency by number of names, released run. {'; '.join(lines)}."
+    return f"Seconds per query by number of names, in the released run. {' '.join(lines)}"
 
 
 def draw_cost(authors: Outcomes) -> Figure:
