@@ -262,8 +262,8 @@ def report_triple(run: Run, table: pd.DataFrame | None) -> None:
     same_filter = (table.kept == best.kept) & (table.drug == best.drug)
     pairs = table[same_filter & (table.counted == "pairs")].iloc[0]
     note = (
-        f"Of {len(table)} readings, the nearest keeps {best.kept}, takes each {best.drug} as a "
-        f"drug and counts {best.counted} as associations. With the same drugs, there are "
+        f'Of {len(table)} readings, the nearest keeps "{best.kept}", counts each {best.drug} as '
+        f"one drug, and counts {best.counted} as associations. With the same drugs, there are "
         f"{pairs.associations:,} distinct pairs."
     )
     for name, column in COUNTS.items():
@@ -412,7 +412,7 @@ def draw_selection(sider: Sider, released: Knowledge) -> Figure:
     axes.annotate(
         f"{LEAST} terms, as the paper states", (0, LEAST), (4, -12), textcoords="offset points"
     )
-    axes.set(xlabel="drugs by number of terms", ylabel="terms", yscale="log")
+    axes.set(xlabel="drugs, in order of their number of terms", ylabel="terms", yscale="log")
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.legend(markerscale=3)
     return fig

@@ -217,8 +217,8 @@ def sides(outcomes: Outcomes, cut: int) -> str:
         by_format_b = _share_found(format_b.where(model=str(model)).frame)
         sentences.append(
             f"With {model}, Format A finds {before} of the effects that end before character "
-            f"{cut:,}, and {beyond} of those that end beyond. Format B finds {by_format_b} of the "
-            "effects that end before."
+            f"{cut:,}, and {beyond} of those that end beyond it. Format B finds {by_format_b} of "
+            "the effects that end before it."
         )
     return " ".join(sentences)
 

@@ -342,9 +342,8 @@ def graphrag_far_above_text_on_sets(outcomes: Outcomes, **_: Any) -> Decision:  
         return in_points
     readings = {
         f"{IF_SUBSTANTIALLY} a lead of more than ten points of F1": in_points,
-        f"{IF_SUBSTANTIALLY} more than half of what text retrieval's F1 lacks to reach 100 %": (
-            _decide_shortfalls(outcomes)
-        ),
+        f"{IF_SUBSTANTIALLY} that the graph makes up more than half of what text retrieval's F1 "
+        "lacks to reach 100 %": _decide_shortfalls(outcomes),
     }
     return _join_readings(readings)
 
@@ -624,9 +623,9 @@ def _released_errors_decision(
         f"All {len(wrong)} errors have a recorded confidence of {NOT_THE_GRAPHS}. The code records "
         "this value where the model contradicts the graph, and also where the query of the graph "
         f"failed. From the same graph, another model answers {n_same} of these {len(wrong)} pairs "
-        f"correctly. Of the {n_right:,} right answers, {_none_or(unlike[True])} this confidence. A "
-        "failed query about an unlinked pair would give a right answer this confidence if the "
-        "model then said NO."
+        f"correctly. Of the {n_right:,} right answers, {_or_none(unlike[True])} have this "
+        "confidence. A failed query about an unlinked pair would give a right answer this "
+        "confidence if the model then said NO."
     )
     if n_linked:
         why += f" {_linked_errors_in_words(len(wrong), n_linked)}"
@@ -634,9 +633,9 @@ def _released_errors_decision(
     return Decision("agrees" if holds else "inconclusive", why)
 
 
-def _none_or(n: int) -> str:
-    """Write how many answers have something, with the verb."""
-    return f"{n:,} have" if n else "none has"
+def _or_none(n: int) -> str:
+    """Write a number, and 0 as a word."""
+    return f"{n:,}" if n else "none"
 
 
 def _linked_errors_in_words(n_errors: int, n_linked: int) -> str:
@@ -770,9 +769,9 @@ def benchmark_labels_hold(
     unsupported = sum((q.drug, q.side_effect) not in known for q in positives)
     contradicted = sum((q.drug, q.side_effect) in known for q in negatives)
     why = (
-        f"Of the {len(positives):,} pairs labelled as known, {unsupported:,} are missing from the "
-        f"document of their drug. Of the {len(negatives):,} pairs labelled as unlinked, "
-        f"{contradicted:,} are in the document of their drug."
+        f"Of the {len(positives):,} pairs labelled as known, {_or_none(unsupported)} are missing "
+        f"from the document of their drug. Of the {len(negatives):,} pairs labelled as unlinked, "
+        f"{_or_none(contradicted)} are in the document of their drug."
     )
     return Decision(decisions.exactly(unsupported + contradicted == 0), why)
 
@@ -891,11 +890,9 @@ def reverse_queries_span_tiers(
     sizes = Counter(map(tier_of, n_drugs))
     outside = sizes.pop(None, 0)
     counts = figures.listed([f"{sizes[tier]} {tier}" for tier in TIERS])
-    n_outside = "none" if not outside else f"{outside}"
-    why = (
-        f"The tiers contain {counts} queries. Of all {len(queries)} queries, {n_outside} "
-        f"{'are' if outside > 1 else 'is'} in no tier."
-    )
+    n_without = f"{outside} of {len(queries)} queries belong to no tier."
+    why = f"The tiers contain {counts} queries. "
+    why += n_without if outside else f"Each of the {len(queries)} queries belongs to a tier."
     return Decision(decisions.exactly(not outside and len(sizes) == len(TIERS)), why)
 
 
