@@ -157,7 +157,7 @@ class _Removal:
     def sentence(self) -> str:
         change = change_in_words(self.comparison)
         p = figures.p_words(self.comparison.p)
-        return f"With {self.part}, accuracy is {change} on {self.data} ({p})."
+        return f"On {self.data}, accuracy is {change} with {self.part} than without it ({p})."
 
 
 def _removals(out: Outcomes, *, is_tuned: bool) -> list[_Removal]:
@@ -224,9 +224,14 @@ def _best_counts(out: Outcomes, counts: Sequence[int]) -> list[str]:
         texts.append(f"n = {best} on {name}")
         if not is_clear:
             unclear.append(name)
-    sentences = [f"Of the values of n tried, RA-KNN-n scored highest with {figures.listed(texts)}."]
+    sentences = [
+        "Of the numbers n of nearest sentences that we tried, RA-KNN-n scored highest with "
+        f"{figures.listed(texts)}."
+    ]
     if unclear:
-        sentences.append(f"The intervals of different n overlap on {figures.listed(unclear)}.")
+        sentences.append(
+            f"On {figures.listed(unclear)}, the interval of this n overlaps with that of another n."
+        )
     return sentences
 
 

@@ -270,7 +270,7 @@ def training_cost(jobs: Sequence[Job], recipe: Recipe, model: str) -> str:
         hours = 4 * n_parameters * n_tokens / OPERATIONS_PER_SECOND / 3600
         amount = f"{hours:,.2f}" if hours >= MIN_HOURS else f"less than {MIN_HOURS}"
         text += f", or {amount} hours of one H100 at {100 * UTILISATION:.0f} % of its speed"
-    return f"{text}. Adapters that are stored cost nothing."
+    return f"{text}. Stored adapters cost nothing."
 
 
 def parameters_of(model: str) -> float:

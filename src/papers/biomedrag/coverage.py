@@ -63,7 +63,8 @@ def table(printed: Published) -> figures.Html:
         row |= {filler: counts[place][filler] for filler in FILLERS}
         rows.append(row)
     caption = (
-        "Printed results by what fills them in a rerun. A smaller model fills the same cells as a "
-        "stand-in. No run fills numbers that are cited or whose n was not read."
+        "How many printed results each kind of rerun can fill. A smaller model can stand in for "
+        "its larger one. No run fills numbers that the paper cites or whose n we did not read from "
+        "Figure 2."
     )
     return figures.table(pd.DataFrame(rows), caption)

@@ -29,8 +29,8 @@ FLOOR: Final = 0.05
 NO_PAIR_GIVEN: Final = ("GIT", "DDI", "ChemProt")
 """Data sets whose rows ask for a whole triple, which a label alone does not answer."""
 _ONCE: Final = (
-    "The model was fine-tuned once with the example and once without it, so no "
-    "interval covers another training."
+    "The model was fine-tuned once with the example and once without it, so the "
+    "intervals do not account for chance in training."
 )
 Gains = dict[str, Comparison]
 """The test of two arms on each data set that both answered."""
@@ -135,7 +135,7 @@ def summary(run: Run, out: Outcomes, names: Sequence[str]) -> str:
     details += _printed_texts(run.printed, list(first), used)
     if tuned and prompted:
         other = _model(out, PROMPTED.arms[0])
-        answer.append(f"Prompted with the example, {other} {_outcome(prompted, than='')}.")
+        answer.append(f"Prompted with the example, {other} {_outcome(prompted)}.")
     details += _triples_texts(prompted)
     details += commonest_texts(out, names)
     return f"{' '.join(answer)}\n\n{' '.join(details)}"
@@ -175,13 +175,16 @@ def direction(comparison: Comparison) -> str:
     return "higher" if comparison.test.difference >= 0 else "lower"
 
 
-def floor_text(comparison: Comparison) -> str:
-    """Say that a difference is one between two arms that have almost no row right."""
+def floor_text(
+    comparison: Comparison, first_arm: str = "with the example", second_arm: str = "without it"
+) -> str:
+    """Count the right rows of two arms that have almost no row right; empty for other arms."""
     if any(score.value >= FLOOR for score in comparison.scores):
         return ""
     n = comparison.test.n
     first, second = (round(score.value * n) for score in comparison.scores)
-    return f"near zero, with {first} and {second} of {n:,} rows right"
+    verb = "is" if first == 1 else "are"
+    return f"{first} of {n:,} rows {verb} right {first_arm}, and {second} {second_arm}"
 
 
 def _triples_texts(tests: Gains) -> list[str]:
@@ -213,11 +216,13 @@ def commonest_texts(out: Outcomes, names: Sequence[str]) -> list[str]:
     for name, comparison in best_floors(out, with_labels, ("majority",)).items():
         if is_higher(comparison):
             continue
-        how = "significantly less" if is_lower(comparison) else "not significantly more"
+        how = "does not differ significantly from"
+        if is_lower(comparison):
+            how = "is significantly lower than"
         ours, other = (figures.number(score.value) for score in comparison.scores)
         sentences.append(
-            f"On {name}, the prompted model with the example is {how} accurate than the commonest "
-            f"label, with {ours} against {other}."
+            f"On {name}, the prompted model's accuracy with the example, {ours}, {how} that of "
+            f"always answering the commonest label, {other}."
         )
     return sentences
 
@@ -226,15 +231,16 @@ def _model(out: Outcomes, arm: str) -> str:
     return str(out.where(source="rerun", arm=arm).frame.model.iloc[0])
 
 
-def _outcome(tests: Gains, than: str = " than without it") -> str:
+def _outcome(tests: Gains) -> str:
     """Say on which data sets a model with the example is significantly better or worse."""
     parts: list[str] = []
     for word, is_so in (("lower", is_lower), ("higher", is_higher)):
         names = [name for name, comparison in tests.items() if is_so(comparison)]
         if names:
-            parts.append(f"{word}{'' if parts else than} on {_listed(names, tests)}")
+            than = "" if parts else " than without it"
+            parts.append(f"{word}{than} on {_listed(names, tests)}")
     if not parts:
-        return f"does not score significantly higher or lower{than}"
+        return "does not score significantly higher or lower than without it"
     return f"scores significantly {', and '.join(parts)}"
 
 
@@ -261,7 +267,7 @@ def _level_texts(out: Outcomes, tests: Gains, used: Added) -> list[str]:
         )
         near_floor = floor_text(comparison)
         if near_floor:
-            sentences.append(f"Both scores on {name} are {near_floor}.")
+            sentences.append(f"Both scores on {name} are near zero: {near_floor}.")
         if of_all:
             sentences.append(of_all)
     return sentences
@@ -275,18 +281,22 @@ def _all_rows_text(out: Outcomes, name: str, comparison: Comparison) -> str:
     if all_rows.test.n == comparison.test.n:
         return ""
     change = change_in_words(all_rows)
-    return f"On all {all_rows.test.n:,} rows of {name}, accuracy with the example is {change}."
+    return (
+        f"On all {all_rows.test.n:,} rows of {name}, accuracy is {change} with the example than "
+        "without it."
+    )
 
 
 def _printed_texts(printed: Published, names: Sequence[str], used: Added) -> list[str]:
     """Say which gains the paper prints for the first of its models that is used in this way."""
     row = used.rows[0]
     found = {name: printed_gain(printed, name, row) for name in names}
-    values = [f"{value} points on {name}" for name, value in found.items() if value]
+    values = [
+        f"{value.removeprefix('+')} points on {name}" for name, value in found.items() if value
+    ]
     if not values:
         return []
-    noun = "a gain" if len(values) == 1 else "gains"
-    return [f"For {_MODELS[row]}, the paper prints {noun} in F1 of {figures.listed(values)}."]
+    return [f"In the paper, BiomedRAG raises the F1 of {_MODELS[row]} by {figures.listed(values)}."]
 
 
 def printed_gain(printed: Published, name: str, row: str) -> str:
@@ -317,7 +327,10 @@ def table(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]) 
         for name, comparison in tests.items():
             model = _model(out.where(task=name), comparison.first)
             rows.append(_row(name_rows(out, name), what, comparison, "", model))
-    caption = "Accuracy with BiomedRAG's example, without it, and with other examples"
+    caption = (
+        "Accuracy with BiomedRAG's example, without it, and with other examples. A positive "
+        "difference favours the arm named first."
+    )
     return figures.table(pd.DataFrame(rows), caption, sample=out.sample)
 
 
@@ -407,9 +420,10 @@ def plot(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]) -
             lines.append(_dumbbell(rows, arm, rows.label(arm), None))
         groups[name_rows(out, name)] = [line for line in lines if not line.is_empty]
     caption = (
-        f"F1 on {figures.listed(list(names))}. A ring is the printed F1, of LLaMA2 13B if "
-        "fine-tuned and of GPT-4 if prompted. A dot is the F1 of this run, with its 95 % interval "
-        "by text. Further right is better."
+        f"F1 on {figures.listed(list(names))}, without and with BiomedRAG's example. A ring shows "
+        "the printed F1, which is that of LLaMA2 13B beside fine-tuned models and that of GPT-4 "
+        "beside prompted ones. A dot shows the F1 of this run, with its 95 % interval by text. "
+        "Further right is better."
     )
     return figures.figure(
         dumbbell.plot(groups, key=_KEY),

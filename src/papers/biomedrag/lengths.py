@@ -87,10 +87,10 @@ def decision(out: Outcomes) -> Decision:
     why = (
         f"BiomedRAG's document in a released prompt for GIT has {document} words on average, and "
         f"{SEVERAL} sentences have at least {fewest}. The difference is {_words_text(at_least)} "
-        f"(n = {at_least.test.n:,} sentences). Of the {SEVERAL} sentences the nearest one is "
-        "released, and the shortest rows of the validation split stand for the others. With the "
-        f"longest rows in their place the difference is {_words_text(at_most)}. Labels are not "
-        "counted."
+        f"(n = {at_least.test.n:,} prompts). Of the {SEVERAL} sentences, the authors released only "
+        "the nearest one, so the shortest rows of the validation split stand in for the others. "
+        f"With the longest rows in their place, the difference is {_words_text(at_most)}. We do "
+        "not count labels."
     )
     tested = _tested(at_least, at_most)
     label = f"{_LABELS[_DOCUMENT]} minus {_LABELS[_FEWEST]}, words"

@@ -33,6 +33,7 @@ from papers.biomedrag.corpora import KEYS
 
 _WHICH_VALUE: Final = re.compile(r"n not read \(\d of \d\)")
 _RA_KNN: Final = re.compile(r"(.+?), (RA-KNN(?:-\d+)?)(?:, (.+))?")
+_CHUNKS: Final = re.compile(r"m = (\d)")
 _PART_OF_TRIPLE: Final = re.compile(r"(DDI|ChemProt|GIT), (.+), (head|tail|relation)")
 INTERACTIONS: Final = 368
 """Test rows of DDI that state an interaction.
@@ -279,33 +280,34 @@ _CITED_F1: Final = (
     "answered other rows. McNemar's test pairs the rows by assumption."
 )
 _OTHER_MEASURES: Final = (
-    " The claim is about every measure. The printed precision and recall are higher too, but we do "
-    "not test precision, because it is a share of other counts."
+    " The claim is about every measure. BiomedRAG's printed precision and recall are higher too, "
+    "but we test only F1, in which the paper states its gains."
 )
 _ZERO_ON_ADE: Final = (
-    " One of the seven other values of Figure 2 (e) must be that of n = 0, without retrieval. The "
-    "text does not say which value this is."
+    " Of the eight values in Figure 2 (e), the paper gives n for only one, n = 1. One of the seven "
+    "others must be the value without retrieval (n = 0), but the text does not say which."
 )
 _ADINT: Final = (
     " On ADInt, the paper prints two higher values for LLaMA2 13B with RA-KNN-n: 62.77 (n not "
-    "read) and 62.63 (n = 15). LLaMA2 13B with BiomedRAG has 62.22, so the differences are 4 and 3 "
+    "read) and 62.63 (n = 15). LLaMA2 13B with BiomedRAG has 62.22, so RA-KNN-n leads by 4 and 3 "
     "of 720 rows. The paper's Section 2.2 itself calls n = 15 superior on ADInt. As a statement "
     "about printed scores alone, the claim is wrong, but so few rows do not tell two systems apart."
 )
 _PANEL_B: Final = (
-    " Figure 2 (b) is headed LLaMA2 13B, and we read it so. Its value without retrieval, however, "
-    "is 50.52, which Table 1 prints for MedLLaMA 13B (77.48 for LLaMA2 13B). Figure 1 (b) and the "
-    "caption of Figure 2 speak for LLaMA2 13B. Figure 1 (b) labels a bar LLaMA2 13B-top1, and the "
+    " Figure 2 (b), on ChemProt, is headed LLaMA2 13B, and we read it as such. Its value without "
+    "retrieval, however, is 50.52, which Table 1 prints for MedLLaMA 13B (77.48 for LLaMA2 13B). "
+    "Figure 1 (b) and the caption of Figure 2 support LLaMA2 13B. Figure 1 (b) labels a bar LLaMA2 "
+    "13B-top1, and the "
     "caption says that the model with the highest baseline is used. The value 50.52 is therefore "
     "the likelier slip."
 )
 _BEST_ROWS: Final = (
     " On each data set, we compare the best row with BiomedRAG and the best other row of a table "
-    "or of Figure 2. The best of several n favours the other row."
+    "or of Figure 2. Taking the best of several n favours the other row."
     + _ADINT
     + _PANEL_B
-    + " The comparison on ChemProt stands by either reading of Figure 2 (b), because it takes the "
-    "best row of any model."
+    + " The comparison on ChemProt holds under either reading of Figure 2 (b), because it takes "
+    "the best row of any model."
 )
 _DDI_F1: Final = (
     " The printed precision and recall of LLaMA2 13B with BiomedRAG on DDI (80.50 and 79.10) give "
@@ -314,43 +316,46 @@ _DDI_F1: Final = (
 )
 _MORE: Final = {
     "beats_llm_triples": " On GIT and ChemProt, both gains are significant. On DDI, neither gain "
-    "is." + _DDI_F1,
+    "is significant." + _DDI_F1,
     "beats_llm_classification": " On ADE-corpus-v2, all three gains are significant. On MTSamples, "
-    "only the gain of MedLLaMA 13B is.",
+    "only the gain of MedLLaMA 13B is significant.",
     "beats_llm_links": " On UMLS, the gains of MedLLaMA 13B and GPT-4 are significant. On ADInt, "
-    "only the gain of MedLLaMA 13B is.",
-    "retrieval_helps_labels": " On each data set, we compare the best printed n, which favours "
-    "retrieval. On MTSamples, both printed values are below the score of GPT-4 alone.",
+    "only the gain of MedLLaMA 13B is significant.",
+    "retrieval_helps_labels": " On each data set, we take the best printed n of RA-KNN-n, which "
+    "favours retrieval. On MTSamples, both printed values of RA-KNN-n are below the score of GPT-4 "
+    "alone.",
     "gain_on_ddi": " The printed recall of LLaMA2 13B with BiomedRAG is 0.51 points lower than "
     "that of LLaMA2 13B alone." + _DDI_F1,
     "significant_on_git": _ONEREL + _OTHER_MEASURES,
     "better_on_ddi": " The printed recall of LLaMA2 13B with BiomedRAG is lower than that of "
     "LLaMA2 13B alone." + _DDI_F1 + _CITED_F1 + _ONEREL,
     "better_on_chemprot": _CITED_F1 + _ONEREL,
-    "better_on_ade": " The score of 99.89 that the paper prints for MedLLaMA 13B with BiomedRAG is "
-    "no count of 500 rows, so we test the nearest count. LLaMA2 13B with RA-KNN-1 reaches 99.6 on "
-    "this data set. The gains here are therefore gains over no retrieval.",
-    "better_on_mtsamples": " Five of the six printed scores are not counts of 500 rows.",
+    "better_on_ade": " The score of 99.89 that the paper prints for MedLLaMA 13B with BiomedRAG "
+    "corresponds to no whole number of the 500 rows, so we test the nearest whole number. The "
+    "gains tested here are gains over the models without retrieval. LLaMA2 13B with RA-KNN-1 "
+    "reaches 99.6 on this data set.",
+    "better_on_mtsamples": " Five of the six printed scores correspond to no whole number of the "
+    "500 rows, so we test the nearest whole numbers.",
     "one_sentence_best_on_ade": _ZERO_ON_ADE
-    + " All seven values are lower than that of n = 1, so the place of this value does not matter.",
+    + " All seven are lower than the value of n = 1, so it does not matter which one it is.",
     "onerel_beats_unirel": _ONEREL
-    + " As the columns are headed, OneRel's F1 on DDI (22.09) is below UniRel's F1 (27.13). "
+    + " In the column headed F1, OneRel's value on DDI (22.09) is below UniRel's (27.13). "
     "UniRel's printed precision and recall on DDI (25.59 and 21.92) give an F1 of 23.61, not "
     "27.13, unless 25.59 is a misprint of 35.59. With an F1 of 23.61, the highest p on DDI is "
     "0.006, and the printed numbers would agree with the claim.",
-    "retrieval_beats_onerel": _ONEREL + " Figure 1 (c) draws the third column.",
+    "retrieval_beats_onerel": _ONEREL + " Figure 1 (c) draws OneRel's third column instead.",
     "light_models_lag_on_git": _ONEREL + " OneRel also scores higher than MedLLaMA 13B, "
     "but the claim is about LLaMA2 only.",
-    "gpt4_untrained_worse": " The paper's Section 3 names GIT in particular, but GPT-4 scores "
-    "higher on GIT than on DDI.",
+    "gpt4_untrained_worse": " The paper's Section 3 calls GPT-4 weak on GIT in particular, but "
+    "GPT-4 scores higher on GIT than on DDI.",
     "superior_everywhere": _BEST_ROWS,
     "significant_everywhere": _BEST_ROWS,
-    "one_sentence_best_on_git_re": " We infer the panel of the three other values. Which n each of "
-    "these values belongs to does not matter.",
-    "best_parts": " Table 3 has no row for LLaMA2 13B alone, which comes nearer to BiomedRAG in "
-    "whole triples." + _ONEREL,
-    "one_chunk_beats_many": " We leave out four values of GIT in Figure 2 (c) and (d), because "
-    "their model is not known. We infer the panels of some other values, as the notes on these "
+    "one_sentence_best_on_git_re": " We infer that the three other values belong to this panel. It "
+    "does not matter which n each of them has.",
+    "best_parts": " Table 3 has no row for LLaMA2 13B alone, which in Table 1 comes nearer to "
+    "BiomedRAG than these baselines." + _ONEREL,
+    "one_chunk_beats_many": " We leave out four values of GIT in Figure 2 (c) and (d), because we "
+    "do not know their model. We infer the panels of some other values, as the notes on these "
     "values say."
     + _ZERO_ON_ADE
     + _ADINT
@@ -360,17 +365,18 @@ _MORE: Final = {
     "differ from the claim.",
     "more_documents_do_not_help": " We test only panels whose value at n = 1 is known for LLaMA2 "
     "13B. We compare this value with the lowest other value of Figure 2 (b), and with the second "
-    "lowest of (e), where one value is that of n = 0. These panels show n = 1 because it is best "
-    "there, so the outcome chose these panels. They say nothing about the other panels."
+    "lowest of (e), where one value is that of n = 0. We know which value is that of n = 1 only "
+    "because it is the best in these panels, so the outcome chose these panels. They say nothing "
+    "about the other panels."
     + _PANEL_B
-    + " By either reading of Figure 2 (b), its two values are of the same model.",
+    + " Under either reading of Figure 2 (b), its two values are of the same model.",
 }
 _CHOSEN_BY_OUTCOME: Final = ("more_documents_do_not_help",)
 """Claims whose printed values are known because they agree: these can refute, but not support."""
 _OF_SOME_PANEL: Final = (
     " If the claim is about some data set, it holds, because a larger n is certainly worse in both "
-    "panels. If the claim is about every panel that the paper's Section 2.2 lists, it is open. The "
-    "two readings leave the claim open."
+    "panels. If the claim is about every panel that the paper's Section 2.2 lists, it is open. "
+    "Together, the two readings leave the claim open."
 )
 """What the claims of `_CHOSEN_BY_OUTCOME` are where their printed values agree."""
 _NEAREST: Final = {
@@ -387,23 +393,24 @@ _LANGUAGE_MODELS: Final = (
 _NORMAL: Final = 1.959964
 """Half the width of a normal 95 % interval, in standard errors."""
 ONE_TRAINING: Final = (
-    " The paper reports no repeated training. The p-value therefore covers only the test rows, "
-    "which we take as independent."
+    " The paper reports no repeated training. The p-value therefore accounts only for chance in "
+    "the test rows, which we take as independent."
 )
 """What the p-value of a printed difference leaves out."""
 ONLY_PAIRED: Final = (
-    " Only paired answers would decide the claim, and the authors did not release such answers."
+    " Only both systems' answers to each row would decide the claim, and the authors did not "
+    "release them."
 )
 """What an inconclusive claim lacks, if some pairing of the rows is significant."""
 _ALL_ROWS_OPEN: Final = ("onerel_beats_unirel",)
 """Claims about systems whose printed recalls on DDI are no counts of `INTERACTIONS`."""
 _ONLY_PAIRED_OR_COUNTED: Final = (
-    " Paired answers would decide the claim, and so would the number of rows that were counted. "
-    "The authors release neither."
+    " Both systems' answers to each row would decide the claim, and so would the number of rows "
+    "that the authors counted. The authors released neither."
 )
 _ONE_TRAINING_OF_INTERVALS: Final = (
-    " The paper reports no repeated training. The intervals therefore cover only the test rows, "
-    "which we take as independent."
+    " The paper reports no repeated training. The intervals therefore account only for chance in "
+    "the test rows, which we take as independent."
 )
 
 
@@ -471,6 +478,8 @@ def comparisons(printed: Published, claim: str) -> pd.DataFrame:
         difference = 100 * (ours.value - other.value)
         rows.append(
             {
+                "ours": ours.row.removeprefix(f"{_data_of(ours)}, "),
+                "data": _data_of(ours),
                 "printed": f"{ours.row}, {ours.column}: {ours.printed}",
                 "against": against,
                 "theirs": other.printed,
@@ -482,6 +491,18 @@ def comparisons(printed: Published, claim: str) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def _data_of(number: Number) -> str:
+    """Name the data set of a printed F1 of Tables 1 to 4 or of Figure 2."""
+    _, table, row, column = number.id.split(".")
+    if table == "figure2":
+        return _NAMES[row]
+    if table == "table3":
+        return _NAMES[row.rpartition("_")[2]]
+    if table == "table4":
+        return "GIT" if row.startswith("te_") else "GIT-RE"
+    return _NAMES[column.rpartition("_")[0]]
 
 
 def _pairs(printed: Published, claim: str) -> list[tuple[Number, Number]]:
@@ -546,7 +567,8 @@ def decision_by_readings(printed: Published, claim: str, second: Sequence[str]) 
     if by_few == by_all.verdict:
         return by_all
     why = f"{by_all.why} On all data sets of both tasks, the claim {_READING[by_all.verdict]}. "
-    why += f"On {names} alone, it {_READING[by_few]}. The two readings leave the claim open."
+    why += f"On {names} alone, it {_READING[by_few]}. "
+    why += "Together, the two readings leave the claim open."
     return Decision("inconclusive", why)
 
 
@@ -590,8 +612,8 @@ def decision_by_task(printed: Published, claim: str) -> Decision:
     why = (
         f"{by_data.why} The paper's Section 1 speaks of tasks, so the claim can also mean a "
         "significant gain over the other systems of Tables 1 and 2 on one data set of each task. "
-        f"{' '.join(sentences)} Read for each data set, the claim {_READING[by_data.verdict]}. "
-        f"Read for each task, it {_READING[task_verdict]}."
+        f"{' '.join(sentences)} As a claim about each data set, it {_READING[by_data.verdict]}. "
+        f"As a claim about each task, it {_READING[task_verdict]}."
     )
     is_same = task_verdict == by_data.verdict
     return Decision(by_data.verdict if is_same else "inconclusive", why)
@@ -632,9 +654,9 @@ def _on_all_rows(printed: Published, claim: str) -> str:
     agrees = "so the printed numbers would agree with the claim"
     outcome = agrees if is_supported else "which leaves the claim open"
     return (
-        f" No printed recall of the two systems on DDI is a count of {INTERACTIONS} rows. If the "
-        f"{n:,} rows that the paper states were counted, the upper bound on DDI would be "
-        f"{figures.p_words(high)}, {outcome}."
+        " No printed recall of the two systems on DDI corresponds to a whole number of the "
+        f"{INTERACTIONS} rows. If the authors counted the {n:,} rows that the paper states, the "
+        f"highest value on DDI would be {figures.p_words(high)}, {outcome}."
     )
 
 
@@ -643,7 +665,10 @@ def _what_would_decide(printed: Published, claim: str) -> str:
     undecidable = _undecidable(printed, claim)
     if not undecidable:
         return ONLY_PAIRED
-    return f"{undecidable}. Paired answers to these rows could therefore not support the claim."
+    return (
+        f"{undecidable}. Even both systems' answers to each of these rows could therefore not "
+        "support the claim."
+    )
 
 
 def _undecidable(printed: Published, claim: str) -> str:
@@ -652,11 +677,17 @@ def _undecidable(printed: Published, claim: str) -> str:
     n_undecidable = sum(low >= ALPHA for low in lows)
     if not n_undecidable:
         return ""
-    noun = "comparison" if len(lows) == 1 else "comparisons"
     return (
-        f" In {n_undecidable} of {len(lows)} {noun}, so few rows differ that no pairing could be "
-        "significant"
+        f" In {_share_in_words(n_undecidable, len(lows))}, the two scores differ by so few rows "
+        "that no pairing of the right rows could give a significant difference"
     )
+
+
+def _share_in_words(n: int, n_all: int) -> str:
+    """Say how many of all comparisons: `2 of 6 comparisons`, `both comparisons`."""
+    if n < n_all:
+        return f"{n} of {n_all} comparisons"
+    return {1: "the one comparison", 2: "both comparisons"}.get(n, f"all {n} comparisons")
 
 
 def _nearest_text(printed: Published, claim: str) -> str:
@@ -672,7 +703,7 @@ def _nearest_text(printed: Published, claim: str) -> str:
     return (
         " The paper's Section 4.3 lists RA-KNN-n as a baseline too, but Table 1 has no row for "
         f"RA-KNN-n. Against RA-KNN-20, for which Figure 2 prints {other.printed}, the difference "
-        f"is {difference} points (McNemar, {_range_text(low, high)})."
+        f"is {difference} points (McNemar's test: {_range_text(low, high)})."
     )
 
 
@@ -722,9 +753,10 @@ class _OnPar:
     def sentence(self) -> str:
         """State both scores, and the widest interval of their difference."""
         return (
-            f"On {self.name}, {self.small.row} has {self.small.printed} and {self.large.row} has "
-            f"{self.large.printed}. The difference, with its widest 95 % interval, is "
-            f"{_points(self.widest)} points (n = {self.widest.n})."
+            f"On {self.name}, {self.small.row} has an F1 of {self.small.printed}, and "
+            f"{self.large.row} has one of {self.large.printed}. The difference, with the widest "
+            f"95 % interval that these scores allow, is {_points(self.widest)} points "
+            f"(n = {self.widest.n})."
         )
 
 
@@ -753,9 +785,9 @@ def _what_would_decide_on_par(printed: Published, compared: Sequence[_OnPar]) ->
     if not undecidable:
         return ONLY_PAIRED
     return (
-        f" On {figures.listed(undecidable)}, even the narrowest interval that the counts allow "
-        "reaches both sides of the margin, so paired answers to these rows would not decide the "
-        "claim."
+        f" On {figures.listed(undecidable)}, even the narrowest interval that the scores allow "
+        "reaches both sides of the margin, so even both systems' answers to each row would not "
+        "decide the claim."
         f"{_against_llama2(printed, undecidable)}"
     )
 
@@ -779,17 +811,17 @@ def _against_llama2(printed: Published, names: Sequence[str]) -> str:
     for name in names:
         found = _on_par_comparison(printed, name, _LLAMA2_ROWS)
         sentences.append(
-            f"Against the better row of LLaMA2 13B on {name} ({found.large.printed}), the interval "
-            f"is {_points(found.narrowest)} points at its narrowest and {_points(found.widest)} "
-            f"points at its widest. {_BY_LLAMA2[found.is_decidable]}."
+            f"Against the better row of LLaMA2 13B on {name} ({found.large.printed}), the "
+            f"difference is {_points(found.narrowest)} points with the narrowest interval and "
+            f"{_points(found.widest)} points with the widest. {_BY_LLAMA2[found.is_decidable]}."
         )
     return " ".join(sentences)
 
 
 _LLAMA2_ROWS: Final = ("llama2", "llama2_br")
 _BY_LLAMA2: Final = {
-    True: "By this reading, the claim is open too, but paired answers would decide it",
-    False: "By this reading too, paired answers would not decide the claim",
+    True: "By this reading, the claim is open too, but answers to each row would decide it",
+    False: "By this reading too, answers to each row would not decide the claim",
 }
 
 
@@ -801,32 +833,41 @@ def _reason(table: pd.DataFrame, is_decisive: pd.Series) -> str:
     """Say how many differences are significant, and which of the decisive ones is the smallest."""
     n_lower = int((table["difference"] < 0).sum())
     weakest = table[is_decisive].sort_values("difference").iloc[0]
-    is_open = weakest["verdict"] == "inconclusive"
-    lowest = "The lowest undecided difference" if is_open else "The lowest difference"
-    if len(table) == 1:
-        lowest = "The difference"
     verb = "is" if n_lower == 1 else "are"
     negative = f" Of the differences, {n_lower} {verb} negative." if n_lower else ""
     difference = figures.signed(weakest["difference"], 2)
     p = _range_text(weakest["low"], weakest["high"])
     return (
-        f"{_n_significant(table)} significantly positive, whichever rows both systems get right."
-        f"{negative} {lowest} is {difference} points against {_other_in_words(weakest)}, over "
-        f"{weakest['rows']:,} rows (McNemar, Holm: {p})."
+        f"{_n_significant(table)} significantly positive, however the right rows of the two "
+        f"systems overlap.{negative} {_lowest(table, is_decisive)} is {difference} points for "
+        f"{_system_in_words(weakest['ours'])} against {_system_in_words(weakest['against'])}, over "
+        f"{weakest['rows']:,} rows of {weakest['data']} (McNemar's test, adjusted by Holm: {p})."
     )
 
 
-def _other_in_words(comparison: pd.Series) -> str:
-    """Name the other row of a comparison as a sentence does: `RA-KNN-20 with LLaMA2 13B`."""
-    text = comparison["against"].removeprefix("Triple Extraction, ")
+def _lowest(table: pd.DataFrame, is_decisive: pd.Series) -> str:
+    """Name the lowest of the decisive differences: `The lowest undecided difference`."""
+    if len(table) == 1:
+        return "The difference"
+    is_open = (table["verdict"][is_decisive] == "inconclusive").all()
+    kind = "undecided difference" if is_open else "difference"
+    is_alone = is_open and len(table[is_decisive]) == 1
+    return f"The {kind}" if is_alone else f"The lowest {kind}"
+
+
+def _system_in_words(row: str) -> str:
+    """Name a row of a comparison as a sentence does: `RA-KNN-20 with LLaMA2 13B`."""
+    text = row.removeprefix("Triple Extraction, ").removeprefix("Relation Extraction, ")
     # which of the values it is says nothing
     text = _WHICH_VALUE.sub("n not read", text)
     text = text.replace(" - WTCS", " without the scorer").replace(" - WD", " without diversity")
     if match := _RA_KNN.fullmatch(text):
         remark = f" ({match[3]})" if match[3] else ""
         return f"{match[2] if match[2] != 'RA-KNN' else 'RA-KNN-n'} with {match[1]}{remark}"
+    if match := _CHUNKS.fullmatch(text):
+        return f"chunks of {match[1]} words"
     if match := _PART_OF_TRIPLE.fullmatch(text):
-        return f"{match[2]} on {match[1]} ({match[3]})"
+        return f"{match[2]} ({match[3]})"
     return text
 
 
@@ -860,6 +901,7 @@ def comparison_table(printed: Published, claims: Sequence[str]) -> figures.Html:
         "high": "p (Holm), highest",
     }
     return figures.table(
-        table.rename(columns=names),
-        "The range of McNemar's p that the printed numbers allow, adjusted by Holm",
+        table.drop(columns=["ours", "data"]).rename(columns=names),
+        "The range of McNemar's p, adjusted by Holm, that the printed numbers allow for each "
+        "comparison. A positive difference favours the system named first.",
     )

@@ -169,7 +169,11 @@ def report_rescored(run: Run, out: Outcomes) -> figures.Html:
             "rescored": score,
         }
         rows.append(row)
-    return figures.table(pd.DataFrame(rows), "GIT: printed and rescored")
+    caption = (
+        "Scores of LLaMA2 13B with BiomedRAG on GIT, as printed and as rescored from the released "
+        "answers"
+    )
+    return figures.table(pd.DataFrame(rows), caption)
 
 
 def report_sizes(run: Run, corpora: Sequence[Corpus]) -> pd.DataFrame:
@@ -311,8 +315,8 @@ def documents_table(
         }
         rows.append(row)
     caption = (
-        "Documents chosen for the test sentences of GIT, as released. Kappa compares the relations "
-        "of the documents with those of the sentences, and 0 is chance."
+        "Documents that the authors' retrievers chose for the test sentences of GIT. Kappa "
+        "compares the relations of the documents with those of the sentences, and chance gives 0."
     )
     return figures.table(pd.DataFrame(rows), caption)
 

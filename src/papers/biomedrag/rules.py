@@ -3,6 +3,7 @@
 A rule takes the answers and returns a decision.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,13 +21,14 @@ ENCODERS: Final = "fine-tuned encoders (BERT, BioBERT, GatorTron)"
 TUNED_KNN: Final = "lora_knn_"
 PROMPTED_KNN: Final = "knn_"
 """Beginnings of the names of the arms RA-KNN-n, fine-tuned and prompted."""
+_NEAREST_LABEL: Final = re.compile(r"\d+ nearest \((RA-KNN-\d+)\)")
 SMALL_GAIN: Final = 0.02
 """A gain that more sentences would have to exceed; the paper gives none."""
 MANY: Final = 20
 """The least n of RA-KNN-n that says what many sentences do; the paper goes to 30."""
 ONE_TRAINING: Final = (
-    " Each fine-tuned model was trained once, with one seed, so the intervals and p-values cover "
-    "the test texts but not another training."
+    " Each fine-tuned model was trained once, with one seed, so the intervals and p-values account "
+    "for chance in the test texts but not in training."
 )
 """What the interval of a difference between fine-tuned models leaves out."""
 
@@ -148,8 +150,9 @@ def _one_chunk_beats_many(outcomes: Outcomes, *, prefix: str, **_: object) -> De
 
 
 def _no_sentences(prefix: str) -> str:
-    used = "fine-tuned with" if prefix == TUNED_KNN else "shown"
-    return f"In this run, no model was {used} the n nearest sentences."
+    if prefix == TUNED_KNN:
+        return "This run fine-tuned no model on prompts with the nearest examples (RA-KNN-n)."
+    return "No prompt of this run shows the nearest examples (RA-KNN-n)."
 
 
 def _whole_method(prefix: str) -> str:
@@ -172,8 +175,8 @@ def _more_documents_do_not_help(outcomes: Outcomes, *, prefix: str, **_: object)
     if 1 not in counts or max(counts) < MANY:
         numbers = figures.listed([str(count) for count in counts])
         why = (
-            f"The prompts had {numbers} sentences. The claim needs prompts with 1 sentence and "
-            f"prompts with {MANY} or more."
+            f"In this run, prompts showed n = {numbers} retrieved sentences. The claim can be "
+            f"tested only with prompts that show 1 sentence and prompts that show {MANY} or more."
         )
         return Decision("not tested", why, reason="no answers")
     pair = (f"{prefix}{max(counts)}", f"{prefix}1")
@@ -304,21 +307,31 @@ def _described(comparison: Comparison, rows: Outcomes, outcomes: Outcomes) -> st
     name = comparison.model
     first, second = (figures.number(score.value) for score in comparison.scores)
     arms = (comparison.first, comparison.second)
+    first_arm, second_arm = (f"for {_arm_in_words(rows.label(arm))}" for arm in arms)
     all_rows = outcomes.where(task=name).compare([arms], "right")[0].test
-    kind = " rows that state an interaction" if all_rows.n != test.n else ""
+    is_of_some = all_rows.n != test.n
+    kind = " that state an interaction" if is_of_some else ""
     sentences = [
-        f"On {name}, {rows.label(comparison.first)} is right on {first} of the rows, and "
-        f"{rows.label(comparison.second)} on {second}. The difference is {figures.points(test)} "
-        f"points ({figures.p_words(comparison.p)}, n = {test.n:,}{kind})."
+        f"On {name}, accuracy is {first} {first_arm} and {second} {second_arm}. The difference is "
+        f"{figures.points(test)} points ({figures.p_words(comparison.p)}, n = {test.n:,} "
+        f"rows{kind})."
     ]
-    if kind:
+    if is_of_some:
         sentences.append(
             f"On all {all_rows.n:,} rows, the difference is {figures.points(all_rows)} points."
         )
-    near_floor = gains.floor_text(comparison)
+    near_floor = gains.floor_text(comparison, first_arm, second_arm)
     if near_floor:
-        sentences.append(f"Both scores are {near_floor}.")
+        sentences.append(f"Both scores are near zero: {near_floor}.")
     return " ".join(sentences)
+
+
+def _arm_in_words(label: str) -> str:
+    """Name an arm as a sentence does: `the fine-tuned LLM`, `RA-KNN-5`."""
+    if match := _NEAREST_LABEL.fullmatch(label):
+        return match[1]
+    words = label.replace("Fine-tuned", "fine-tuned")
+    return f"the {words}" if words.startswith(("fine-tuned", "LLM")) else words
 
 
 def _arm_counts(outcomes: Outcomes, prefix: str) -> list[int]:

@@ -13,7 +13,7 @@ import pandas as pd
 from evaluation import figures
 from evaluation.answers import Answer, NotRunError, PlainUnit
 from evaluation.decisions import is_model_of
-from evaluation.measures import set_measures
+from evaluation.measures import set_measures, unit
 from evaluation.metrics import ALPHA, Score
 from evaluation.outcomes import Outcomes, ScoredRow
 from evaluation.published import Number, Published
@@ -112,31 +112,33 @@ _WHOLE: Final = {"te_whole": "git", "re_whole": "git_re"}
 """Rows of Table 4 that repeat those of the whole method in Table 1, and their data sets."""
 _KNN_ROWS: Final = ("llama2_top20", "medllama_top1", "top1", "top10", "top15")
 _WHY: Final = {
-    **dict.fromkeys(ROWS, "No model was fine-tuned on this data set in this run."),
+    **dict.fromkeys(ROWS, "This run fine-tuned no model on this data set."),
     **dict.fromkeys(
-        ("medllama", "medllama_br"), "MedLLaMA 13B was not fine-tuned on this data set in this run."
+        ("medllama", "medllama_br"), "This run did not fine-tune MedLLaMA 13B on this data set."
     ),
-    **dict.fromkeys(_KNN_ROWS, "No model was fine-tuned with the n nearest sentences in this run."),
+    **dict.fromkeys(
+        _KNN_ROWS, "This run fine-tuned no model on prompts with the nearest examples (RA-KNN-n)."
+    ),
     **dict.fromkeys(
         ("without_scorer", "without_diversity", "m3", "m4"),
-        "No variant (without scorer or diversity, m = 3 or 4) was fine-tuned in this run. The "
-        "whole method was fine-tuned in chapters 07 and 08.",
+        "This run fine-tuned no model for the variants (without scorer, without diversity, or with "
+        "chunks of 3 or 4 words). Chapters 07 and 08 fine-tuned a model with the whole method.",
     ),
     **dict.fromkeys(
         ("bert", "biobert", "gatortron"),
-        "This row is a fine-tuned encoder. We show a logistic regression on a small encoder's "
-        "vectors in its place.",
+        "This row reports a fine-tuned encoder. In its place, this run uses a logistic regression "
+        "on a small encoder's vectors.",
     ),
 }
 _N_NOT_READ: Final = (
-    "The figure's axis shows n, but the text of the paper gives the value without its place. We "
-    "did not read n from the figure."
+    "Figure 2 shows n on its axis, but the paper's text gives this value without its n. We did not "
+    "read n from the figure."
 )
 """Why a value of Figure 2 is compared with no arm."""
-_TUNED: Final = "The model was fine-tuned by LoRA for this book."
+_TUNED: Final = "For this book, we fine-tuned the model by LoRA."
 _OTHER: Final = (
-    "This row is another system, with its own code and training. The notebook reruns only the "
-    "paper's method."
+    "This row reports another system, which has its own code and training. The notebook reruns "
+    "only the paper's method."
 )
 
 
@@ -406,8 +408,14 @@ def _note(cell: Cell, compared: Outcomes, rows: Outcomes) -> str:
 
 def _on_all_rows(rows: Outcomes, measure: str) -> str:
     (arm,) = rows.arms
-    score = rows.format_score(measure, arm)
-    return f" On all {rows.frame.unit.nunique():,} rows, it is {score}." if score else ""
+    if arm not in rows.arms_with(measure):
+        return ""
+    score = rows.score(measure, arm)
+    text = figures.score_text(replace(score, unparsed=0), unit(measure))
+    if score.unparsed:
+        noun = "answer" if score.unparsed == 1 else "answers"
+        text += f"; {score.unparsed:,} {noun} could not be parsed"
+    return f" On all {rows.frame.unit.nunique():,} rows, the value is {text}."
 
 
 def _unparsed_note(compared: Outcomes) -> str:
@@ -432,9 +440,9 @@ def _borderline_note(compared: Outcomes, pair: tuple[str, str], score: Score) ->
         return ""
     return (
         f" In accuracy, which the claim compares, the difference is {figures.points(test)} points "
-        f"({figures.p_words(test.p)}). F1 and accuracy fall on two sides of the 5 % level. An end "
-        f"of an interval so near 0 also depends on the {compared.draws:,} random draws, so neither "
-        "measure alone decides."
+        f"({figures.p_words(test.p)}). F1 and accuracy fall on different sides of the 5 % level. "
+        f"An interval that ends so near 0 also depends on the {compared.draws:,} random draws of "
+        "the bootstrap, so neither measure alone decides."
     )
 
 
@@ -478,11 +486,12 @@ def rerun_of_row(out: Outcomes, name: str, row: str) -> Outcomes | str:
     own_rows = rows.select(is_medllama == row.startswith("medllama"))
     if own_rows.frame.empty:
         model = rows.frame.model.iloc[0]
-        return f"This run fine-tuned {model}, which we compare with rows of another model."
+        other = "LLaMA2 13B" if row.startswith("medllama") else "MedLLaMA 13B"
+        return f"This run fine-tuned only {model}. We compare its answers with the rows of {other}."
     unparsed = 1 - float(own_rows.frame.parsed.mean())
     if unparsed > MAX_UNPARSED:
         share = figures.number(unparsed)
-        return f"A model was fine-tuned, but {share} of its answers cannot be parsed."
+        return f"This run fine-tuned a model, but {share} of its answers cannot be parsed."
     return own_rows
 
 
@@ -607,7 +616,8 @@ def no_interaction_table(out: Outcomes) -> figures.Html:
         }
         rows.append(row)
     caption = (
-        f'How often each arm answers "{NO_INTERACTION}" on DDI, as is right for most test rows'
+        f'How often each arm answers "{NO_INTERACTION}" (no interaction) on DDI. This answer is '
+        "right for most test rows."
     )
     return figures.table(pd.DataFrame(rows), caption, sample=out.sample)
 
@@ -635,5 +645,6 @@ def split_note(released: Corpus, parts: Corpus, words: int) -> str:
     else:
         n = len(released.test)
         shares = [f"{100 * len(rows) / n:.0f}" for rows in parts.splits.values()]
-        source = f"This project split the test file ({'/'.join(shares)} per cent)"
+        names = "/".join(parts.splits)
+        source = f"This project split the test file into {names} ({'/'.join(shares)} per cent)"
     return f"{source}. The reports that the model reads are {cut}."
