@@ -366,11 +366,11 @@ def choices_plot(choices: Mapping[str, Sequence[Choice]], draws: int) -> figures
             measures = {"shows_relation": (float(choice.hit), 1.0)}
             row = Answer(arm, str(i), source="released", measures=measures, cluster=str(i))
             rows.append(row)
-        counts.append(f"{CHOICES[arm][1]}: {_count_text(chosen)}")
+        counts.append(f'{_count_text(chosen)} for "{CHOICES[arm][1]}"')
     n_sentences = max(map(len, choices.values()))
     caption = (
         f"How often the released document shows the relation of its sentence, among {n_sentences} "
-        f"sentences of GIT. By retriever: {', '.join(counts)}."
+        f"sentences of GIT. The numbers are {figures.listed(counts)}."
     )
     labels = {arm: label for arm, (_, label) in CHOICES.items()}
     out = Outcomes(rows, labels=labels, draws=draws)
@@ -380,7 +380,4 @@ def choices_plot(choices: Mapping[str, Sequence[Choice]], draws: int) -> figures
 def _count_text(choices: Sequence[Choice]) -> str:
     n_hits = sum(choice.hit for choice in choices)
     n_documents = len({choice.document for choice in choices})
-    return (
-        f"{n_hits} of {len(choices)} ({by_chance(choices):.0f} by chance; {n_documents} different "
-        "documents)"
-    )
+    return f"{n_hits} ({by_chance(choices):.0f} by chance, with {n_documents} different documents)"
