@@ -191,7 +191,7 @@ def _significant_texts(significant: Sequence[_Removal], kind: str) -> list[str]:
     for part, what in _WHAT.items():
         found = [r.finding(has_size=has_size) for r in significant if r.part == part]
         if found:
-            changes = figures.listed(found)
+            changes = (", and " if has_size else " and ").join(found)
             sentences.append(
                 f"**With {part}, {what}, the {kind} model's accuracy is significantly {changes}.**"
             )

@@ -53,9 +53,10 @@ def _better(
     """
     rows = comparable(outcomes)
     arms = [first, *others]
-    missing = [rows.label(arm) for arm in arms if arm not in rows.arms_with("right")]
+    missing = [arm for arm in arms if arm not in rows.arms_with("right")]
     if missing:
-        why = f"This run has no answers by {figures.listed(missing)}."
+        names = [_arm_in_words(rows.label(arm)) for arm in missing]
+        why = f"This run has no answers by {figures.listed(names)}."
         return Decision("not tested", why, reason="no answers")
     comparisons = rows.compare([(first, other) for other in others], "right", within="task")
     described = [_described(comparison, rows, outcomes) for comparison in comparisons]
@@ -67,8 +68,8 @@ def _better(
             f"{rows.label(comparison.second)}, accuracy"
         )
         words = (
-            f"on {comparison.model}, the accuracy of {rows.label(comparison.first)} minus that of "
-            f"{rows.label(comparison.second)}"
+            f"on {comparison.model}, the accuracy of {_arm_in_words(rows.label(comparison.first))} "
+            f"minus that of {_arm_in_words(rows.label(comparison.second))}"
         )
         parts.append(Part(comparison.test, criterion, label, bound=0.0, words=words))
     why = f"{' '.join(described)}{_training_note(arms)}"
