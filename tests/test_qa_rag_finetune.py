@@ -218,8 +218,8 @@ def test_the_opening_says_which_way_it_went() -> None:
         out = Outcomes(rows("rows", gain) + rows("documents", gain, documents=4), draws=200)
         opening = openings.finetuning(out, logs, "a model")
         assert opening.startswith(begins)
-        assert "from 4 documents" in opening
-        assert "too few documents for a test" in opening
+        assert "from 4 of these documents" in opening
+        assert "documents are too few for a test" in opening
         check_first_paragraph(opening)
 
 
@@ -233,11 +233,12 @@ def test_the_opening_names_an_answer_that_is_given_to_many_questions() -> None:
         answers.append(replace(row, answer=text, measures=measures))
     out = Outcomes(answers + rows("documents", 0.1, documents=4), draws=200)
     opening = openings.finetuning(out, dict.fromkeys(tuning.SPLITS, log(3.0, 2.0)), "a model")
-    assert 'falls only where the answer is "Yes." and nothing else.' in opening.split("\n\n")[0]
+    assert 'model answers with "Yes." and nothing else.' in opening.split("\n\n")[0]
     assert (
-        '3 answers say "Yes." and nothing else. Their F1 changes by \N{MINUS SIGN}30.0' in opening
+        'The trained model answers 3 questions with "Yes." and nothing else. '
+        "On these questions, F1 changes by \N{MINUS SIGN}30.0" in opening
     )
-    assert "the F1 of the other answers changes by +10.0 points." in opening
+    assert "On the other questions, F1 changes by +10.0 points." in opening
     check_first_paragraph(opening)
 
 

@@ -684,7 +684,7 @@ def test_the_opening_names_a_lead_that_only_the_correction_leaves_open() -> None
     (lead,) = (item for item in family if item.second == "question")
     assert lead.test.p < 0.05 < lead.p
     assert openings._significant_alone(family, out) == [
-        f"Without the correction, the lead over Only question ({figures.p_words(lead.test.p)}) "
+        f"Without the correction, the answers' lead over Only question ({figures.p_words(lead.test.p)}) "
         "would be significant."
     ]
 
@@ -708,12 +708,13 @@ def test_the_opening_has_the_released_leads_first_and_the_rest_below() -> None:
     f1 = {"qa_rag": 0.6, "question": 0.5, "hypothetical": 0.6, "hyde": 0.6, "multiquery": 0.6}
     opening = openings.answers(answered(0.5, **f1), "a model", "an encoder")
     first, below = opening.split("\n\n")
-    assert first.startswith("**Of the four leads of QA-RAG's answers that the paper prints, only")
+    assert first.startswith("**The paper prints leads of QA-RAG's answers over four other methods")
+    assert "only one of them is significant" in first
     assert "scored by another encoder" in first
-    assert "significantly more precise than those of Only question" in first
+    assert "significantly more precise than those of the search by the question" in first
     assert "[" in first
     assert_short_answer(opening)
-    assert "a model nearer to the FDA's stays open" in below
+    assert "cannot tell whether the passages bring the answers of a model nearer" in below
     by_its_encoder = openings.answers(answered(0.5, **f1), "a model", PAPER_ENCODER)
     assert "another encoder" not in by_its_encoder
 

@@ -40,11 +40,11 @@ def retrieval(outcomes: Outcomes) -> str:
     by_question = released.score("answer_found", "question")
     n_questions = rerun.score("answer_found", "question").n
     how = {"agrees": "significantly more than", "differs": "no more than"}
-    compared = how.get(_verdict(answer_against_question), "which is not significantly more than")
+    compared = how.get(_verdict(answer_against_question), "not significantly more than")
     findings = [
-        "**In the authors' passages, a generated answer finds the FDA's answer to "
+        "**In the authors' passages, the search by a generated answer finds the FDA's answer to "
         f"{figures.number(by_answer.value)} of {n_questions} questions, {compared} the "
-        f"{figures.number(by_question.value)} that the question finds.**"
+        f"{figures.number(by_question.value)} by the question.**"
     ]
     gains = _gains_by_own_document(released)
     details = []
@@ -76,18 +76,20 @@ def _lead_by_own_document(released: Outcomes, gains: Mapping[str, Comparison]) -
     """Say whether the lead depends on the removal, and what is left of it elsewhere."""
     larger = own_document_interaction(released, "hypothetical", "question", "answer_found")
     is_larger = larger.difference > 0 and larger.p < metrics.ALPHA
-    how = "is larger" if is_larger else "is not significantly larger"
+    negation = "" if is_larger else "not "
     return (
-        f"This lead {how} where their code removed the document with the answer from the search "
-        f"by question. Elsewhere the lead is {_significant(gains[UNRECOGNISED])}."
+        f"This lead is {negation}significantly larger where their code removed the answer's "
+        "document from the search by question. On the other questions the lead is "
+        f"{_significant(gains[UNRECOGNISED])}."
     )
 
 
 def _gains_in_words(gains: Mapping[str, Comparison]) -> list[str]:
     return [
-        "Where the authors' code removed this document, the difference between the generated "
-        f"answer and the question is {_change(gains[REMOVED])}.",
-        f"Elsewhere the difference is {_change(gains[UNRECOGNISED])}.",
+        "Where the authors' code removed the document with the answer, the share of questions whose answer the "
+        "generated answer finds, minus the share by the question, is "
+        f"{_change(gains[REMOVED])}.",
+        f"On the other questions the difference is {_change(gains[UNRECOGNISED])}.",
     ]
 
 
@@ -109,23 +111,23 @@ def _leads_of_rerun(rerun: Outcomes) -> list[str]:
     lead = _of_pair(leads, "qa_rag", "question")
     sentences = [
         f"In this run, with this project's prompts and small models, QA-RAG {_finds(lead)} the "
-        "question.",
-        f"The difference is {figures.points(lead.test)} points.",
+        "search by the question.",
+        f"The difference in answers found is {figures.points(lead.test)} points.",
     ]
     if {"qa_rag_rule", "question_rule"} <= set(rerun.arms):
         by_rule = _of_pair(leads, "qa_rag_rule", "question_rule")
         sentences.append(
-            "If the search by question loses the question's own document, as in the authors' code, "
-            f"the difference is {figures.points(by_rule.test)} points and "
-            f"{_significance(by_rule, leads)}."
+            "If the search by question loses the question's own document (the document from which "
+            "the question was taken), as in the authors' code, the difference is "
+            f"{figures.points(by_rule.test)} points and {_significance(by_rule, leads)}."
         )
     deciding = compare_available(rerun, AUTHORS_LEADS, "answer_found")
     if any(comparison.second == "question_rule" for comparison in deciding):
         by_message = _of_pair(deciding, "qa_rag_authors_rule", "question_rule")
         sentences.append(
-            "With answers to the authors' message in place of those to this project's prompt, the "
-            f"difference is {figures.points(by_message.test)} points and "
-            f"{_significance(by_message, deciding)}."
+            "If the model also writes the hypothetical answers in reply to the authors' message "
+            "instead of this project's prompt, the difference is "
+            f"{figures.points(by_message.test)} points and {_significance(by_message, deciding)}."
         )
     return sentences
 
@@ -155,7 +157,8 @@ def answers(
         details += _tests_of_released_leads(written, contexts, encoder)
     if correlation and correlation.verdict == "agrees":
         details.append(
-            "By this encoder, the more precise contexts have the better answers, as the paper says."
+            "By this encoder's scores, more precise contexts go with better answers, as the paper "
+            "says."
         )
     of_model = _gain_by_passages(outcomes.where(source="rerun", task="answers"), model)
     if findings:
@@ -168,12 +171,12 @@ def _gain_by_passages(rerun: Outcomes, model: str) -> list[str]:
     gain = _compare(rerun, "qa_rag", "closed_book", "f1")
     verdict = {
         "agrees": "Shown the passages, {} answers nearer to the FDA's.",
-        "differs": "Shown the passages, {} does not answer nearer to the FDA's.",
+        "differs": "Shown the passages, {} answers no nearer to the FDA's.",
     }.get(
         _verdict(gain),
-        "Whether the passages bring the answers of {} nearer to the FDA's stays open.",
+        "This run cannot tell whether the passages bring the answers of {} nearer to the FDA's.",
     )
-    change = f"Their effect on F1 is {figures.points(gain.test)} points"
+    change = f"With the passages, F1 changes by {figures.points(gain.test)} points"
     return [verdict.format(model), f"{change} ({figures.p_words(gain.p)}, n = {gain.test.n})."]
 
 
@@ -181,9 +184,9 @@ def _released_leads(written: Outcomes, contexts: Outcomes, encoder: str) -> list
     """Say how many leads of the answers are significant, and whether that of the contexts is."""
     family = qa_rag_against(OTHERS, written, "f1")
     n_sure = sum(_verdict(comparison) == "agrees" for comparison in family)
-    n_words = {0: "none is", 1: "only one is", len(family): "all are"}
-    sure = n_words.get(n_sure, f"only {figures.in_words(n_sure)} are")
-    scored = "" if encoder == PAPER_ENCODER else "scored by another encoder "
+    n_words = {0: "none of them is", 1: "only one of them is", len(family): "all of them are"}
+    sure = n_words.get(n_sure, f"only {figures.in_words(n_sure)} of them are")
+    scored = "" if encoder == PAPER_ENCODER else ", scored by another encoder"
     of_contexts = qa_rag_against(OTHERS, contexts, "precision")
     lead = _of_pair(of_contexts, "qa_rag", "question")
     how = {"agrees": "significantly more precise", "differs": "no more precise"}
@@ -191,12 +194,12 @@ def _released_leads(written: Outcomes, contexts: Outcomes, encoder: str) -> list
     same_documents = contexts.where(**{OWN: UNRECOGNISED})
     elsewhere = _compare(same_documents, "qa_rag", "question", "precision")
     return [
-        f"**Of the {figures.in_words(len(family))} leads of QA-RAG's answers that the paper "
-        f"prints, {sure} significant on the released answers, {scored}and corrected for "
-        f"{figures.in_words(len(family))} tests.**",
-        f"QA-RAG's contexts are {compared} than those of Only question, with a lead of "
-        f"{figures.points(lead.test)} points.",
-        "Where both searches read the same documents, this lead is "
+        "**The paper prints leads of QA-RAG's answers over "
+        f"{figures.in_words(len(family))} other methods. On the released answers{scored}, {sure} "
+        f"significant after correction for {figures.in_words(len(family))} tests.**",
+        f"QA-RAG's contexts are {compared} than those of the search by the question, with a lead "
+        f"of {figures.points(lead.test)} points.",
+        "Where both methods search the same documents, this lead is "
         f"{figures.points(elsewhere.test)} points and {_significant(elsewhere)}.",
     ]
 
@@ -212,10 +215,11 @@ def _tests_of_released_leads(written: Outcomes, contexts: Outcomes, encoder: str
     return [
         f"The encoder of BERTScore is {encoder}.",
         *_significant_alone(family, written),
-        f"Over all questions, the lead in context precision has {figures.p_words(lead.p)}"
-        f"{adjusted}.",
-        "This lead where the authors' code removes a question's own document from the search by "
-        f"question, minus the lead elsewhere, is {_change_of(larger)}.",
+        "Over all questions, the lead of QA-RAG's contexts over those of Only question (the search "
+        f"by the question) has {figures.p_words(lead.p)}{adjusted}.",
+        "From the search by question, the authors' code removes some questions' own document, from "
+        "which the question was taken.",
+        f"The lead on these questions minus the lead on the others is {_change_of(larger)}.",
     ]
 
 
@@ -226,7 +230,7 @@ def _significant_alone(family: Sequence[Comparison], outcomes: Outcomes) -> list
         is_open = _verdict(comparison) == "inconclusive"
         if is_open and comparison.test.p < metrics.ALPHA:
             p = figures.p_words(comparison.test.p)
-            names.append(f"the lead over {outcomes.label(comparison.second)} ({p})")
+            names.append(f"the answers' lead over {outcomes.label(comparison.second)} ({p})")
     if not names:
         return []
     return [f"Without the correction, {figures.listed(names)} would be significant."]
@@ -248,18 +252,21 @@ def finetuning(outcomes: Outcomes, logs: Mapping[str, TrainingLog], base: str) -
     same_answers = _same_answers(by_rows)
     findings = [
         f"**{_effect_of_training(rows).format(base)}.**",
-        f"On {rows.test.n} test questions, their F1 changes by {figures.points(rows.test)} points.",
+        f"On {rows.test.n} test questions, the BERTScore F1 of the answers changes by "
+        f"{figures.points(rows.test)} points.",
         _cause_of_loss(same_answers),
     ]
     details = [
-        f"The model was trained for {n_steps} steps on {log.pairs} short pairs.",
-        f"F1 is that of BERTScore, and its change has {figures.p_words(rows.p)}.",
+        f"The model was trained for {n_steps} steps on {log.pairs} short pairs of a question and "
+        "its answer.",
+        f"The change in F1 on the test questions has {figures.p_words(rows.p)}.",
         *_same_answers_in_words(same_answers),
-        f"On {documents.test.n} questions from {n_documents} documents that were not trained on, "
-        f"F1 changes by {figures.points(documents.test)} points.",
+        "A second training leaves out all pairs of the test documents.",
+        f"On {documents.test.n} questions from {n_documents} of these documents, F1 changes by "
+        f"{figures.points(documents.test)} points.",
     ]
     if 2.0 ** (1 - n_documents) >= metrics.ALPHA:
-        details.append("These are too few documents for a test.")
+        details.append("These documents are too few for a test.")
     else:
         details.append(f"This change has {figures.p_words(documents.p)}.")
     return _paragraphs(findings, details)
@@ -312,27 +319,32 @@ def _cause_of_loss(same: SameAnswers | None) -> str:
     """Say that the whole loss comes from one repeated answer; empty if it does not."""
     if same is None or same.change >= 0 or same.change_of_others < 0:
         return ""
-    return f'On average, F1 falls only where the answer is "{same.text}" and nothing else.'
+    return (
+        "On average, F1 falls only on the questions that the trained model answers with "
+        f'"{same.text}" and nothing else.'
+    )
 
 
 def _same_answers_in_words(same: SameAnswers | None) -> list[str]:
     if same is None:
         return []
     return [
-        f'{same.n} answers say "{same.text}" and nothing else.',
-        f"Their F1 changes by {figures.signed(100 * same.change, 1)} points, and the F1 of the "
-        f"other answers changes by {figures.signed(100 * same.change_of_others, 1)} points.",
+        f'The trained model answers {same.n} questions with "{same.text}" and nothing else.',
+        f"On these questions, F1 changes by {figures.signed(100 * same.change, 1)} points.",
+        f"On the other questions, F1 changes by {figures.signed(100 * same.change_of_others, 1)} "
+        "points.",
     ]
 
 
 def _effect_of_training(comparison: Comparison) -> str:
     if comparison.test.high < 0 and comparison.p < metrics.ALPHA:
-        return "After training, the answers of {} are farther from the FDA's than before"
+        return "After training, the answers of {} are farther from the FDA's answers than before"
     return {
-        "agrees": "Training brings the answers of {} nearer to the FDA's",
-        "differs": "Training brings the answers of {} no nearer to the FDA's",
+        "agrees": "Training brings the answers of {} nearer to the FDA's answers",
+        "differs": "Training brings the answers of {} no nearer to the FDA's answers",
         "inconclusive": (
-            "This run cannot tell whether training brings the answers of {} nearer to the FDA's"
+            "This run cannot tell whether training brings the answers of {} nearer to the FDA's "
+            "answers"
         ),
     }[_verdict(comparison)]
 
@@ -353,8 +365,9 @@ def _verdict(comparison: Comparison) -> str:
 
 
 def _finds(comparison: Comparison) -> str:
-    words = {"agrees": "finds more than", "differs": "finds no more than"}
-    return words.get(_verdict(comparison), "does not differ significantly from")
+    words = {"agrees": "finds significantly more", "differs": "finds no more"}
+    verdict = _verdict(comparison)
+    return f"{words.get(verdict, 'does not find significantly more or fewer')} answers than"
 
 
 def _change(comparison: Comparison, family: Sequence[Comparison] = ()) -> str:
