@@ -99,7 +99,7 @@ def _best_of_rerun(rerun: Outcomes) -> str:
     best = max(arms, key=lambda arm: scores[arm].value)
     label = rerun.label(best).partition(" (")[0]
     if best == "bm25_bare":
-        label = "BM25 without the guideline's name"
+        label = "BM25 without guideline names"
     return f"In this run, {label} finds the most answers, {figures.score_text(scores[best])}."
 
 
