@@ -139,10 +139,10 @@ def test_the_row_split_tests_on_the_released_questions(sample: data.Data) -> Non
 
 
 def test_the_words_of_the_curves_follow_the_data() -> None:
-    assert "validation loss falls, from 3.00 to 2.50" in tuning.losses_words(
+    assert "validation loss falls from 3.00 to 2.50" in tuning.losses_words(
         {"rows": log(3.0, 2.7, 2.5)}
     )
-    assert "validation loss does not fall, from 3.00 to 3.10" in tuning.losses_words(
+    assert "validation loss does not fall and goes from 3.00 to 3.10" in tuning.losses_words(
         {"rows": log(3.0, 2.7, 3.1)}
     )
 

@@ -576,9 +576,9 @@ def test_the_printed_tables_decide_what_they_say() -> None:
     worst = decide("question_is_worst", [])
     assert worst.verdict == "inconclusive"  # the two columns of Table 3 say different things
     assert worst.why.startswith(
-        "The lowest precision of Table 3 is that of question (0.556), and the next is that of "
-        "multiquery (0.564). The lowest recall of Table 3 is that of multiquery (0.269), and the "
-        "next is that of question (0.27)."
+        "In Table 3, question (0.556) has the lowest context precision, and multiquery (0.564) has "
+        "the second lowest. In Table 3, multiquery (0.269) has the lowest context recall, and "
+        "question (0.27) has the second lowest."
     )
 
 

@@ -583,7 +583,7 @@ def test_a_judge_that_accepts_everything_reruns_no_table(sample: data.Data) -> N
 def test_a_judge_that_passes_its_check_reruns_the_tables(sample: data.Data) -> None:
     run, report = run_with_judge(sample, 1)
     assert "0.717" in report
-    assert "Not rerun" not in report
+    assert "did not rerun" not in report
     values = {value.id: value.value for value in run._values.values()}
     assert values == {
         "qa_rag.table2.qa_rag.precision_reranker": 1.0,

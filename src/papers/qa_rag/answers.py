@@ -65,8 +65,9 @@ def other_scale(encoder: str, model: str, score: Score) -> str:
     if encoder == PAPER_ENCODER:
         return ""
     return (
-        f"The paper's encoder ({PAPER_ENCODER}) was not fetched. With {encoder}, whose scale "
-        f"differs, the value of {model}'s answers is {figures.score_text(score)} (n = {score.n})."
+        f"This run did not use the paper's encoder ({PAPER_ENCODER}). With {encoder}, whose scale "
+        f"differs, the score of the answers by {model} is {figures.score_text(score)} "
+        f"(n = {score.n})."
     )
 
 
@@ -452,14 +453,14 @@ def report(run: Run, outcomes: Outcomes, model: str, encoder: str) -> None:
             continue
         arm, _, measure = number.id.removeprefix(table).partition(".")
         if arm not in outcomes.arms_with(measure):
-            run.not_run(number.id, "No question of this run was put to this method.")
+            run.not_run(number.id, "No question was put to this method in this run.")
             continue
         score = outcomes.score(measure, arm)
         scale = other_scale(encoder, model, score)
         if scale:
             run.not_run(number.id, scale)
             continue
-        note = "The passages are cut; see the chapter."
+        note = "The model reads excerpts of the passages (chapter 17)."
         if arm in SEARCHED:
-            note = f"The contexts are from this run's search, on another corpus. {note}"
+            note = f"The contexts come from this run's search of another corpus. {note}"
         run.rerun(number.id, score, model=model, note=note)

@@ -115,8 +115,8 @@ def with_family(caption: str, comparisons: Sequence[Comparison]) -> str:
     """A caption that says over how many comparisons p is adjusted."""
     n = len(comparisons)
     if n > 1:
-        return f"{caption}; p is adjusted by Holm's method over {figures.in_words(n)} tests"
-    return f"{caption}; p is not adjusted"
+        return f"{caption}. p is adjusted by Holm's method over {figures.in_words(n)} tests"
+    return f"{caption}. p is not adjusted"
 
 
 def deciding_table(outcomes: Outcomes) -> pd.DataFrame:

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from evaluation import figures
 from evaluation.answers import Answer
 from evaluation.metrics import Score, ratio
 from evaluation.outcomes import Outcomes
@@ -367,14 +368,14 @@ def draw_losses(logs: Mapping[str, TrainingLog], *, is_narrow: bool = False) -> 
 
 def losses_words(logs: Mapping[str, TrainingLog]) -> str:
     """What the loss curves show, in words."""
-    sentences = ["Loss over steps."]
+    sentences = []
     for name, log in logs.items():
         first, last = log.validation[0].value, log.validation[-1].value
-        moved = "falls" if last < first else "does not fall"
+        moved = "falls" if last < first else "does not fall and goes"
         first_train, last_train = log.train[0].value, log.train[-1].value
         sentences.append(
-            f"Split {SPLITS[name]}, the validation loss {moved}, from {first:.2f} to {last:.2f}, "
-            f"and the training loss goes from {first_train:.2f} to {last_train:.2f}."
+            f"With pairs split {SPLITS[name]}, the validation loss {moved} from {first:.2f} to "
+            f"{last:.2f}. The training loss goes from {first_train:.2f} to {last_train:.2f}."
         )
     return " ".join(sentences)
 
@@ -388,8 +389,8 @@ def printed_rows(printed: Published) -> str:
             for column in ("precision", "recall", "f1")
         ]
         values = "/".join(number.printed for number in numbers)
-        rows.append(f"{numbers[0].row} {values}")
-    return f"Table 1 prints precision/recall/F1: {', '.join(rows)}"
+        rows.append(f"{values} for {numbers[0].row}")
+    return f"The paper's Table 1 prints precision/recall/F1 of {figures.listed(rows)}"
 
 
 def report(run: Run, outcomes: Outcomes, base: str, encoder: str, why_not: str) -> None:
@@ -411,4 +412,4 @@ def report(run: Run, outcomes: Outcomes, base: str, encoder: str, why_not: str) 
         elif scale := other_scale(encoder, model, score):
             run.not_run(number, scale)
         else:
-            run.rerun(number, score, model=model, note=f"{model} in place of Mistral-7B")
+            run.rerun(number, score, model=model, note=f"{model} stands in for Mistral-7B.")

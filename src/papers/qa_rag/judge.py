@@ -290,10 +290,10 @@ def unfit(outcomes: Outcomes, measure: str, judge: str) -> str:
     if verdicts == {"agrees"}:
         return ""
     return (
-        f"{judge} cannot serve as judge here, because it accepts "
-        f"{figures.score_text(sensitivity)} of {sensitivity.n} passages with the answer "
-        f"(sensitivity) and rejects {figures.score_text(specificity)} of {specificity.n} passages "
-        "without the answer (specificity)"
+        f"{judge} cannot serve as judge here. It accepts {figures.score_text(sensitivity)} of "
+        f"{sensitivity.n} passages with the answer (sensitivity) and rejects "
+        f"{figures.score_text(specificity)} of {specificity.n} passages without the answer "
+        "(specificity). The 95 % intervals of both shares would have to lie above 50 %"
     )
 
 
@@ -345,16 +345,16 @@ class JudgeReport:
         for measure, why in self.refused.items():
             if why:
                 reasons.setdefault(why, []).append(f"context {measure}")
-        not_rerun = "; ".join(
-            f"{figures.listed(measures)}: {why}" for why, measures in reasons.items()
+        not_rerun = ". ".join(
+            f"We did not rerun {figures.listed(measures)}. {why}"
+            for why, measures in reasons.items()
         )
         fit = [measure for measure, why in self.refused.items() if not why]
         if not fit:
-            text = f"Not rerun, {not_rerun}."
-            return figures.Html(f"<p>Not rerun, {figures.inline(not_rerun)}.</p>", text)
-        caption = "Table 3, contexts"
+            return figures.Html(f"<p>{figures.inline(not_rerun)}.</p>", f"{not_rerun}.")
+        caption = "The contexts of the methods of Table 3, as printed and as judged in this run"
         if not_rerun:
-            caption += f". Not rerun, {not_rerun}"
+            caption += f". {not_rerun}"
         return self.judged.reproduction_table(self.run.printed, "qa_rag.table3", fit, caption)
 
     def _report_number(self, number: str) -> None:
@@ -367,11 +367,15 @@ class JudgeReport:
         score = self.judged.score(measure, arm)
         if unfit_because:
             found = (
-                f"Its unused ratings average {figures.number(score.value)} on {score.n} questions."
+                "The mean of its ratings, which we do not use, is "
+                f"{figures.number(score.value)} (n = {score.n})."
             )
             self.run.not_run(number, f"{unfit_because}. {found}")
             return
-        note = f"{self.judge} as judge of windows, on another corpus, with other models in each arm"
+        note = (
+            f"{self.judge} judges windows of passages, the corpus is another one, and each arm "
+            "uses other models than the paper's."
+        )
         self.run.rerun(number, score, model=self.judge, note=note)
 
     def _why_not_judged(self, arm: str, unfit_because: str) -> str:
@@ -380,8 +384,8 @@ class JudgeReport:
         if unfit_because:
             return f"{unfit_because}."
         return (
-            "The judge of this profile reads the contexts of other arms only; measured without a "
-            "judge."
+            "In this profile, the judge reads only the contexts of other arms. Chapter 16 measures "
+            "the contexts of this arm without a judge."
         )
 
 

@@ -86,8 +86,8 @@ def _lead_by_own_document(released: Outcomes, gains: Mapping[str, Comparison]) -
 
 def _gains_in_words(gains: Mapping[str, Comparison]) -> list[str]:
     return [
-        "Where the authors' code removed the document with the answer, the share of questions whose answer the "
-        "generated answer finds, minus the share by the question, is "
+        "Where the authors' code removed the document with the answer, the share of questions "
+        "whose answer the generated answer finds, minus the share by the question, is "
         f"{_change(gains[REMOVED])}.",
         f"On the other questions the difference is {_change(gains[UNRECOGNISED])}.",
     ]

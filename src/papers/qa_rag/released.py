@@ -230,8 +230,8 @@ def more_parts_than_sentences(data: Data, released: Released) -> str:
             n_more += Fraction(recall).limit_denominator(50).denominator > n
         counts.append(f"{n_more} ({ARMS.get(arm, arm)})")
     return (
-        f"In at least {figures.listed(counts)} of {len(n_sentences)} questions, the released "
-        "recall implies more statements than the FDA's answer has sentences"
+        "The released recall implies more statements than the FDA's answer has sentences for at "
+        f"least {figures.listed(counts)} of {len(n_sentences)} questions"
     )
 
 
@@ -361,11 +361,11 @@ def bertscore_table(printed: Published, released: Released, outcomes: Outcomes) 
 
 
 OWN_DOCUMENT_CAPTION = (
-    "The question's own document: whether the authors' rule removes it from the searches that the "
-    "paper describes, and how often it is among the six passages, of the questions whose document "
-    "the rule recognises. In the released code, HyDE also searches by the question and Multiquery "
-    "by the fine-tuned model's answer, and the rule removes the document only from the search by "
-    "question"
+    "For each method, whether the authors' rule removes a question's own document from the "
+    "searches that the paper describes, and how often one of the six passages comes from this "
+    "document. The counts cover the questions whose own document the rule recognises. In the "
+    "released code, HyDE also searches by the question, and Multiquery by the fine-tuned model's "
+    "answer. The rule removes the document only from the search by question"
 )
 
 

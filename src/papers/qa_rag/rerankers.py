@@ -64,7 +64,10 @@ def choose_reranker(name: str, searcher: Searcher) -> tuple[tuple[str, Reranker]
     """
     windows = ("best_window", BestWindow(searcher))
     if not name:
-        why = "no package carries it; name it as `reranker` where a hub can be reached"
+        why = (
+            "No package contains this model. Where a model hub can be reached, the parameter "
+            "`reranker` can name it"
+        )
         return windows, {PAPER_RERANKER: why}
     texts = [passage.text for passage in searcher.corpus.passages]
     try:

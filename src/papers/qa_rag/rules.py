@@ -38,8 +38,8 @@ def loss_falls(_: Outcomes, *, logs: Mapping[str, TrainingLog], **__: Any) -> De
         first, last = log.validation[0].value, log.validation[-1].value
         n_steps = int(log.settings["steps"])
         sentences.append(
-            f"On the split by {name}, the mean validation loss is {first:.3f} before the training "
-            f"and {last:.3f} after {n_steps} steps."
+            f"With pairs split by {name}, the mean validation loss is {first:.3f} before the "
+            f"training and {last:.3f} after {n_steps} steps."
         )
         fell.append(last < first)
     return Decision(decisions.exactly(all(fell)), " ".join(sentences))
@@ -64,7 +64,8 @@ def same_order(outcomes: Outcomes, *, printed: Published, **_: Any) -> Decision:
     sentences = []
     for name, arms in orders.items():
         labels = [outcomes.label(arm) for arm in arms]
-        sentences.append(f"The three best by {name} are {figures.listed(labels)}, in this order.")
+        listed = figures.listed(labels)
+        sentences.append(f"The three best methods by {name} are {listed}, in this order.")
     is_same = all(arms == orders["F1"] for arms in orders.values())
     return Decision(decisions.exactly(is_same), " ".join(sentences))
 
@@ -83,8 +84,8 @@ def first_in_every_column(outcomes: Outcomes, *, printed: Published, **_: Any) -
             are_first.append(best == "qa_rag")
             first_value, second_value = _values(outcomes, printed, table, column, [best, second])
             sentences.append(
-                f"The highest {_column_label(column)} of {_table_label(table)} is that of "
-                f"{first_value}, and the next is that of {second_value}."
+                f"In {_table_label(table)}, {first_value} has the highest "
+                f"{_column_label(table, column)}, and {second_value} has the second highest."
             )
     return Decision(decisions.exactly(all(are_first)), " ".join(sentences))
 
@@ -104,8 +105,11 @@ def _table_label(table: str) -> str:
     return f"Table {table.removeprefix('table')}"
 
 
-def _column_label(column: str) -> str:
-    return "F1" if column == "f1" else column
+def _column_label(table: str, column: str) -> str:
+    """What a column scores: contexts in Table 3, answers in Tables 1 and 4."""
+    if column == "f1":
+        return "F1"
+    return f"context {column}" if table == "table3" else column
 
 
 def question_is_worst(outcomes: Outcomes, *, printed: Published, **_: Any) -> Decision:  # noqa: ANN401
@@ -119,13 +123,13 @@ def question_is_worst(outcomes: Outcomes, *, printed: Published, **_: Any) -> De
         second, last = _order(printed, "table3", column)[-2:]
         last_value, second_value = _values(outcomes, printed, "table3", column, [last, second])
         sentences.append(
-            f"The lowest {column} of Table 3 is that of {last_value}, and the next is that of "
-            f"{second_value}."
+            f"In Table 3, {last_value} has the lowest {_column_label('table3', column)}, and "
+            f"{second_value} has the second lowest."
         )
         lowest.append(last)
     why = " ".join(sentences)
     if len(set(lowest)) > 1 and "question" in lowest:
-        return Decision("inconclusive", f"{why} Neither difference is printed with an interval.")
+        return Decision("inconclusive", f"{why} The paper prints no interval.")
     return Decision(decisions.exactly(set(lowest) == {"question"}), why)
 
 
@@ -141,8 +145,8 @@ def fine_tuned_first(outcomes: Outcomes, *, printed: Published, **_: Any) -> Dec
         are_first.append(set(best) == {"qa_rag", "hypothetical"})
         values = figures.listed(_values(outcomes, printed, table, column, best))
         sentences.append(
-            f"The two highest values of {_column_label(column)} in {_table_label(table)} are those "
-            f"of {values}."
+            f"In {_table_label(table)}, the two highest values of {_column_label(table, column)} "
+            f"are those of {values}."
         )
     return Decision(decisions.exactly(all(are_first)), " ".join(sentences))
 
@@ -159,7 +163,7 @@ def table_1_order(_: Outcomes, *, printed: Published, **__: Any) -> Decision:  #
         numbers = [printed.number(f"qa_rag.table1.{model}.{column}") for model in TABLE_1_ORDER]
         values = [number.value for number in numbers]
         are_ordered.append(values == sorted(values, reverse=True))
-        label = evidence.sentence_case(_column_label(column))
+        label = evidence.sentence_case(_column_label("table1", column))
         listed = figures.listed([f"{number.printed} for {number.row}" for number in numbers])
         sentences.append(f"{label} in Table 1 is {listed}.")
     return Decision(decisions.exactly(all(are_ordered)), " ".join(sentences))
@@ -173,9 +177,9 @@ def precision_gap_larger(_: Outcomes, *, printed: Published, **__: Any) -> Decis
         answer = printed.number(f"qa_rag.table5.hypothetical.{column}").value
         gaps[column] = answer - question
     why = (
-        "With 12 documents each, Only hypothetical answer differs from Only question by "
-        f"{figures.signed(gaps['precision'], 3)} in precision and by "
-        f"{figures.signed(gaps['recall'], 3)} in recall."
+        "In Table 5, Only hypothetical answer minus Only question, each with 12 candidates, is "
+        f"{figures.signed(gaps['precision'], 3)} in context precision and "
+        f"{figures.signed(gaps['recall'], 3)} in context recall."
     )
     holds = gaps["precision"] > 0 and abs(gaps["precision"]) > abs(gaps["recall"])
     return Decision(decisions.exactly(holds), why)
@@ -195,13 +199,13 @@ def answer_is_vital(_: Outcomes, *, printed: Published, **__: Any) -> Decision: 
         )
         loses_more.append(full - without_answer > full - without_question)
         sentences.append(
-            f"As printed, {column} changes by {figures.signed(without_answer - full, 3)} without "
-            f"the hypothetical answer and by {figures.signed(without_question - full, 3)} without "
-            "the question."
+            f"As printed, context {column} changes by "
+            f"{figures.signed(without_answer - full, 3)} without the hypothetical answer and by "
+            f"{figures.signed(without_question - full, 3)} without the question."
         )
     why = " ".join(sentences)
     if any(loses_more) and not all(loses_more):
-        return Decision("inconclusive", f"{why} No difference is printed with an interval.")
+        return Decision("inconclusive", f"{why} The paper prints no interval.")
     return Decision(decisions.exactly(all(loses_more)), why)
 
 
@@ -230,8 +234,8 @@ def answer_searches_more_precise(outcomes: Outcomes, *, printed: Published, **_:
         outcomes, printed, "table3", "precision", [last_with, first_without]
     )
     why = (
-        "Of the methods that search with an answer, the lowest context precision of Table 3 is "
-        f"that of {with_value}. Of the others, the highest is that of {without_value}."
+        f"In Table 3, {with_value} has the lowest context precision of the methods that search "
+        f"with an answer. {without_value} has the highest context precision of the others."
     )
     n_with = len(WITH_ANSWER)
     return Decision(decisions.exactly(set(order[:n_with]) == set(WITH_ANSWER)), why)
@@ -259,7 +263,7 @@ def reranker_beats_agent_as_printed(
             if reranker <= agent:
                 exceptions[column].add(arm)
         below = [outcomes.label(arm) for arm in PRINTED if arm in exceptions[column]]
-        where = f"all methods but {figures.listed(below)}" if below else "all methods"
+        where = f"all methods except {figures.listed(below)}" if below else "all methods"
         parts.append(f"the higher context {column} with {where}")
     holds = exceptions == {"precision": set(), "recall": AGENT_WINS_RECALL}
     return Decision(decisions.exactly(holds), f"The reranker has {figures.listed(parts)}.")
@@ -285,7 +289,7 @@ def judge_recalls(outcomes: Outcomes, *, unfit: Mapping[str, str], **_: Any) -> 
         judged = judged.where(holds=WHOLE_ANSWER)
     arms = [arm for arm in judged.arms if judged.has_column("holds")]
     if not arms:
-        why = "No judged contexts contain the whole answer."
+        why = "No contexts that the judge read contain the whole answer."
         return Decision("not tested", why, reason="no answers")
     parts = []
     sentences = []
@@ -331,8 +335,9 @@ def context_carries_over(outcomes: Outcomes, *, seed: int, **_: Any) -> Decision
     p = shuffles.p_value(score.value)
     value, low, high = (figures.signed(part, 3) for part in (score.value, score.low, score.high))
     why = (
-        f"Within questions, over {len(arms)} methods, the rank correlation of context precision "
-        f"and F1 is {value} [{low}, {high}] ({figures.p_words(p)}, n = {len(precision)})."
+        f"Within questions, over {figures.in_words(len(arms))} methods, the rank correlation of "
+        f"context precision with F1 is {value} [{low}, {high}] ({figures.p_words(p)}, "
+        f"n = {len(precision)})."
     )
     return Decision(decisions.better(score, p), why, p)
 
