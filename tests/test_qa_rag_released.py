@@ -721,5 +721,5 @@ def test_the_opening_has_the_released_leads_first_and_the_rest_below() -> None:
 
 def test_without_the_release_the_opening_is_about_the_served_model() -> None:
     opening = openings.answers(answered(0.8), "a model", "an encoder")
-    assert opening.startswith("Shown the passages, a model answers nearer to the FDA's.")
+    assert opening.startswith("Shown the passages, a model gives answers nearer to the FDA's.")
     assert "\n\n" not in opening

@@ -170,8 +170,8 @@ def _gain_by_passages(rerun: Outcomes, model: str) -> list[str]:
     """Say whether the passages bring the served model's answers nearer to the FDA's."""
     gain = _compare(rerun, "qa_rag", "closed_book", "f1")
     verdict = {
-        "agrees": "Shown the passages, {} answers nearer to the FDA's.",
-        "differs": "Shown the passages, {} answers no nearer to the FDA's.",
+        "agrees": "Shown the passages, {} gives answers nearer to the FDA's.",
+        "differs": "Shown the passages, {} gives answers no nearer to the FDA's.",
     }.get(
         _verdict(gain),
         "This run cannot tell whether the passages bring the answers of {} nearer to the FDA's.",

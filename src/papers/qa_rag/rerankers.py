@@ -66,7 +66,7 @@ def choose_reranker(name: str, searcher: Searcher) -> tuple[tuple[str, Reranker]
     if not name:
         why = (
             "No package contains this model. Where a model hub can be reached, the parameter "
-            "`reranker` can name it"
+            '"reranker" can name it'
         )
         return windows, {PAPER_RERANKER: why}
     texts = [passage.text for passage in searcher.corpus.passages]
