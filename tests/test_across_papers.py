@@ -252,7 +252,7 @@ def test_the_advice_names_the_best_and_what_cannot_be_told_from_it():
     )
     text = arms.advice(out)
     assert text.startswith(
-        f"**{arms.ARMS['graph_first']}** answers the most questions correctly: 100"
+        f"**{arms.ARMS['graph_first']}** answers the most questions correctly, namely 100"
     )
     assert arms.ARMS["text"] in text
     assert arms.ARMS["closed_book"] not in text
@@ -270,8 +270,8 @@ def test_the_advice_names_a_tie_and_ranks_no_times_that_overlap():
         timed = [rows(question_set[i::2], {arm: lambda i, q: True}, seconds[i]) for i in (0, 1)]
         parts += timed
     text = arms.advice(page(*parts))
-    names = " and ".join(arms.ARMS[arm] for arm in best)
-    assert text.startswith(f"**{names}** tie: each answers 100")
+    names = " and ".join(f"“{arms.ARMS[arm]}”" for arm in best)
+    assert text.startswith(f"**The architectures {names} tie.** Each answers 100")
     assert_short_answer(text)
     assert "Each architecture was timed on 6 questions, too few to say" in text
 

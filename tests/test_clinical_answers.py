@@ -195,7 +195,7 @@ def test_answers_that_cite_right_passages_and_are_wrong_are_counted():
     out = Outcomes([*rows([True, False], "500 mg [2]"), *rows([True], "500 mg [1] [2]")][:20])
     words = ca.citations_in_words(out)
     assert words.startswith("20 answers from retrieved passages cite a passage. In 14 of these")
-    assert words.endswith(" Of these 14, 7 are wrong.")
+    assert words.endswith(" Of these 14 answers, 7 are wrong.")
     assert "No answer" in ca.citations_in_words(Outcomes(rows([True], "500 mg")))
 
 
@@ -230,7 +230,7 @@ def test_kinds_on_which_the_commonest_answer_is_right_more_often_are_named():
     assert words.startswith("On the kinds outcome and frequency, always giving the commonest")
     equal = [replace(row, arm="commonest", model="") for row in model]
     assert "On no kind" in ca.floor_in_words(Outcomes([*model, *equal], draws=200))
-    assert ca.floor_in_words(Outcomes([])) == "Floor: the model was not run."
+    assert ca.floor_in_words(Outcomes([])).startswith("The model was not run")
 
 
 def test_a_timeline_whose_first_and_last_date_are_not_among_the_passages_is_counted():
@@ -243,9 +243,9 @@ def test_a_timeline_whose_first_and_last_date_are_not_among_the_passages_is_coun
         for arm in ("rag", "right_passages")
     ]
     words = ca.timeline_in_words(questions, [SHOWN, [*SHOWN, late]], Outcomes(answered))
-    assert "may each be 31 days off. In 1 of 2 prompts" in words
-    assert "is right for at most 50.0 %" in words
-    assert ca.timeline_in_words([], [], Outcomes([])) == "Timelines: the model was not run."
+    assert "may each be up to 31 days off. In 1 of 2 prompts" in words
+    assert "right for at most 50.0 %" in words
+    assert ca.timeline_in_words([], [], Outcomes([])) == "For timelines, the model was not run."
 
 
 def test_the_outcome_that_this_project_adds_is_counted_apart():
@@ -256,9 +256,9 @@ def test_the_outcome_that_this_project_adds_is_counted_apart():
         reply = ca.score_reply(asked, Reply(text, "complete", 1, 1, 0.1, key="k"), SHOWN, LEXICON)
         answered.append(make_row(reply, asked, arm="rag", model="m"))
     words = ca.outcome_in_words(Outcomes(answered))
-    assert "for 1 of 3 questions" in words
+    assert words.startswith("For 1 of 3 questions about an outcome")
     assert "for 0 of these and for 1 of the other 2" in words
-    assert ca.outcome_in_words(Outcomes([])) == "Outcomes: the model was not run."
+    assert ca.outcome_in_words(Outcomes([])) == "For outcomes, the model was not run."
 
 
 def test_not_found_is_right_only_where_the_chart_does_not_tell():

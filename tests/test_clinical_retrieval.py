@@ -558,15 +558,15 @@ def test_what_this_project_built_to_hold_is_not_asked_here(name):
 def test_one_candidate_of_another_patient_is_counted():
     rows = ranked_rows("", "", 0.1)
     words = rankings.filters_in_words(rows)
-    assert words.startswith("40 questions name a patient or a period, including 0 with a period.")
-    assert "0 of the 40 questions have a candidate" in words
+    assert words.startswith("40 questions name a patient or a period; 0 of them name a period.")
+    assert "None of the 40 questions has a candidate" in words
     [row] = rows.where(arm="lexical", unit="q0").frame.to_dict("records")
     row["measures"] = row["measures"] | {"candidates_outside": (1.0, 9.0)}
     row["unit"] = "q40"
     row["strata"] = {"period named": "yes"}
     frame = pd.concat([rows.where(arm="lexical").frame, pd.DataFrame([row])])
     words = rankings.filters_in_words(Outcomes(frame))
-    assert words.startswith("41 questions name a patient or a period, including 1 with a period.")
+    assert words.startswith("41 questions name a patient or a period; 1 of them names a period.")
     assert "1 of the 41 questions has a candidate" in words
 
 
@@ -676,16 +676,15 @@ def test_notes_of_others_have_rows_of_their_own(tmp_path):
 
 
 def test_the_answer_of_the_page_compares_the_hybrid_with_the_best_of_its_parts():
-    gains = "rises significantly with BM25's score, the medication boost and the reranker."
-    losses = "falls significantly with BM25's score, the medication boost and the reranker."
-    for gain, verdict, part in ((0.1, "better", gains), (-0.1, "worse", losses)):
+    parts = "BM25's score, the medication boost and the reranker"
+    for gain, verdict, verb in ((0.1, "better", "raise"), (-0.1, "worse", "lower")):
         charts = ranked_rows("all-MiniLM-L6-v2", "all-MiniLM-L6-v2", gain)
         charts = charts.concat(charts.where(arm="hybrid").frame.assign(arm="tuned"))
         words = rankings.summary(charts, "all-MiniLM-L6-v2", charts)
         answer, details = words.split("\n\n")
-        assert f"the paper's hybrid is significantly {verdict} at ranking passages than " in answer
+        assert f"weights is significantly {verdict} at ranking passages than " in answer
         assert "all-MiniLM-L6-v2 replaces both of the paper's encoders" in answer
-        assert part in answer
+        assert f"{parts} {verb} the hybrid's nDCG@10 significantly." in answer
         assert f"ACI-BENCH, the hybrid is significantly {verdict} than " in details
         assert is_short(answer)
         assert "all-MiniLM-L6-v2" not in rankings.summary(charts)

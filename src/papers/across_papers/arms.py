@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from evaluation import figures
 from evaluation.answers import Answer
+from evaluation.formats import quoted
 from evaluation.metrics import ALPHA, Score
 from evaluation.outcomes import Comparison, Outcomes
 from helpers.completions import Choice, Reply, count_tokens
@@ -460,13 +461,14 @@ def advice(outcomes: Outcomes) -> str:
         "side effects"
     )
     if len(tied) == 1:
-        lead = f"**{outcomes.label(best)}** answers the most questions correctly: {share}."
+        lead = f"**{outcomes.label(best)}** answers the most questions correctly, namely {share}."
     else:
-        names = figures.listed([outcomes.label(arm) for arm in tied])
-        lead = f"**{names}** tie: each answers {share} correctly."
+        labels = [quoted(outcomes.label(arm)) for arm in tied]
+        names = figures.listed(labels)
+        lead = f"**The architectures {names} tie.** Each answers {share} correctly."
     if "closed_book" in accuracy:
         alone = figures.score_text(accuracy["closed_book"])
-        lead += f" Without evidence, the model answers {alone} of them correctly."
+        lead += f" Without evidence, the model answers {alone} of these questions correctly."
     comparisons = _compare_with_best(outcomes, best)
     lead += f" {_count_level(comparisons, tied)}"
     weakest, weakest_score = _weakest_kind(outcomes, best)

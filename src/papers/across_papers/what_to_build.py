@@ -124,10 +124,11 @@ class Advice:
         return (
             f"{mark}**On {counts['simple']} of {n_tasks} tasks, the best simple method scores "
             "significantly higher than the best method with a language model.** "
-            f"It scores lower on {counts['other']}, and on {counts['neither']} the "
+            f"It scores significantly lower on {counts['other']}, and on {counts['neither']} the "
             f"difference is not significant. {self._not_counted()}Each task has its own "
-            f"measure, such as accuracy or F1, and {_range_in_words(pairs)}. The figure names both "
-            f"for each task. The tests are paired, with Holm's correction over the {n_tasks} tasks."
+            f"measure, such as accuracy or F1, and {_range_in_words(pairs)}. The figure names the "
+            "measure and the number of questions of each task. The tests are paired, with Holm's "
+            f"correction over the {n_tasks} tasks."
         )
 
     def _not_counted(self) -> str:
@@ -143,7 +144,10 @@ class Advice:
     def table(self) -> figures.Html:
         """Return a row for each task: the best simple method, the best other one, and the test."""
         rows = [pair.row() for pair in self.pairs]
-        caption = f"{len(rows)} tasks: the best simple method, and the best with a language model"
+        caption = (
+            "The best simple method and the best method with a language model, for "
+            f"{_counted(len(rows), 'task')}"
+        )
         return self._table(rows, caption, "rag-cards")
 
     def methods_table(self) -> figures.Html:
@@ -151,7 +155,10 @@ class Advice:
         rows = []
         for result in self.results:
             rows += [_method_row(result, method) for method in result.methods.values()]
-        caption = f"{len(rows)} methods for {len(self.results)} tasks"
+        caption = (
+            f"Score and cost of {_counted(len(rows), 'method')} for "
+            f"{_counted(len(self.results), 'task')}; higher scores are better"
+        )
         return self._table(rows, caption, "rag-cards rag-sortable")
 
     def runs_table(self) -> figures.Html:
@@ -167,7 +174,9 @@ class Advice:
                 "Commit": (record.provenance.commit or "")[:10],
             }
             rows.append(row)
-        return self._table(rows, f"{len(rows)} runs whose answers are compared", "rag-cards")
+        return self._table(
+            rows, f"The {len(rows)} runs whose answers this page compares", "rag-cards"
+        )
 
     def _table(self, rows: list[dict[str, Any]], caption: str, classes: str) -> figures.Html:
         frame = pd.DataFrame(rows).astype(object)
@@ -185,10 +194,11 @@ class Advice:
             f"{pair.words} {pair.basis} {figures.points(pair.test)}" for pair in self.pairs
         )
         caption = (
-            "Best simple method minus best with a language model, in points of the measure beside "
-            "the task, on the n questions that all its methods answered; 95 % intervals. Dots are "
-            "blue where the simple method is better, orange where the other is better, and grey "
-            "where the difference is not significant (Holm)."
+            "Best simple method minus best method with a language model, in points of the measure "
+            "beside each task, on the n questions that all methods of the task answered. Lines are "
+            "95 % intervals. Dots are blue where the simple method is better, orange where the "
+            "method with a language model is better, and grey where the difference is not "
+            "significant (with Holm's correction)."
         )
         return figures.figure(
             plot_differences(self.pairs, width=7.4, characters=50),
@@ -208,10 +218,10 @@ class Advice:
         if points.empty:
             return None
         caption = (
-            "Score of each method against the tokens that it uses per question (prompt and "
-            "completion; logarithmic beyond 10). Lines are 95 % intervals. Blue squares are "
-            "methods without a language model, orange dots methods with one. Higher and further "
-            "left is better."
+            "Score of each method against the tokens that it uses per question, of prompt and "
+            "completion, on an axis that is logarithmic beyond 10. Lines are 95 % intervals. Blue "
+            "squares are methods without a language model; orange dots are methods with one. "
+            "Higher and further left is better."
         )
         described = [_describe_costs(result) for result in self.results]
         alt = " ".join(described)
@@ -222,6 +232,10 @@ class Advice:
             caption=caption,
             sample=self.is_sample,
         )
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def _range_in_words(pairs: Sequence[Pair]) -> str:

@@ -602,7 +602,7 @@ def timeline_in_words(
     """
     timelines = answerable.where(kind="timeline", arm=["rag", "right_passages"])
     if timelines.frame.empty or timelines.why_not_run("rag"):
-        return "Timelines: the model was not run."
+        return "For timelines, the model was not run."
     n_undated = 0
     for question, passages in zip(questions, retrieved, strict=True):
         if question.kind == "timeline" and question.truth:
@@ -611,11 +611,12 @@ def timeline_in_words(
     scores = {arm: timelines.score("accuracy", arm) for arm in timelines.arms}
     n = scores["rag"].n
     return (
-        f"Timelines: the first and the last date may each be {SLACK.days} days off. In {n_undated} "
-        f"of {n} prompts, no two dates of the retrieved passages are a right answer, so a model "
-        f"that uses only these dates is right for at most {figures.number(1 - n_undated / n)}. "
-        "From retrieved passages the model is right for "
-        f"{figures.score_text(scores['rag'])}, and from the right passages for "
+        f"In a timeline, the first and the last date may each be up to {SLACK.days} days off. In "
+        f"{n_undated} of {n} prompts, no two dates of the retrieved passages are a right answer. A "
+        "model that uses only these dates is therefore right for at most "
+        f"{figures.number(1 - n_undated / n)} of the timelines. "
+        "From retrieved passages, the model is right for "
+        f"{figures.score_text(scores['rag'])}. From the right passages, it is right for "
         f"{figures.score_text(scores['right_passages'])}."
     )
 
@@ -628,15 +629,15 @@ def outcome_in_words(answerable: Outcomes) -> str:
     """
     outcomes = answerable.where(kind="outcome", arm="rag")
     if outcomes.frame.empty or outcomes.why_not_run("rag"):
-        return "Outcomes: the model was not run."
+        return "For outcomes, the model was not run."
     is_added = outcomes.frame.gold == "undetermined"
     n_right = {}
     for added in (True, False):
         rows = outcomes.select(is_added == added).frame
         n_right[added] = sum(measures["accuracy"][0] for measures in rows.measures)
     return (
-        f"Outcomes: the right answer is undetermined, which the paper does not list, for "
-        f"{is_added.sum()} of {len(is_added)} questions. The model is right for "
+        f"For {is_added.sum()} of {len(is_added)} questions about an outcome, the right answer is "
+        "undetermined, which the paper does not list. The model is right for "
         f"{n_right[True]:.0f} of these and for {n_right[False]:.0f} of the other "
         f"{(~is_added).sum()}."
     )
@@ -649,7 +650,7 @@ def floor_in_words(answerable: Outcomes) -> str:
         answerable: Rows of the questions that the chart answers.
     """
     if answerable.where(arm="rag").frame.empty or answerable.why_not_run("rag"):
-        return "Floor: the model was not run."
+        return "The model was not run, so it is not compared with the commonest answers."
     kinds = []
     for kind in KINDS:
         rows = answerable.where(kind=kind)
@@ -657,7 +658,10 @@ def floor_in_words(answerable: Outcomes) -> str:
         if has_both and _is_floor_better(rows):
             kinds.append(kind)
     if not kinds:
-        return "On no kind is always giving its commonest answer right more often than the model."
+        return (
+            "On no kind of question is always giving the commonest answer right more often than "
+            "the model."
+        )
     plural = "kind" if len(kinds) == 1 else "kinds"
     return (
         f"On the {plural} {figures.listed(kinds)}, always giving the commonest answer is right "
@@ -695,7 +699,8 @@ def uncited_kinds_in_words(outcomes: Outcomes) -> str:
     names = [kind for kind in KINDS if kind in uncited]
     share = outcomes.where(task=sorted(citing), arm="rag").score("cites")
     return (
-        f"Of {n_uncited} answers of the kinds {figures.listed(names)} from retrieved passages, "
+        f"Of {n_uncited} answers of the {'kind' if len(names) == 1 else 'kinds'} "
+        f"{figures.listed(names)} from retrieved passages, "
         f"none cites a passage. Of the {share.n} answers of the other kinds, "
         f"{figures.score_text(share)} cite a passage. This interval {_side_of_half(share)}."
     )
@@ -729,11 +734,19 @@ def citations_in_words(outcomes: Outcomes) -> str:
         if n_right == n_cited:
             n_all_right += 1
             n_wrong += measures["accuracy"][0] == 0
-    return (
-        f"{len(rows)} answers from retrieved passages cite a passage. In {n_all_right} of these "
-        f"answers, every cited passage holds the right answer. Of these {n_all_right}, {n_wrong} "
-        f"{'is' if n_wrong == 1 else 'are'} wrong."
+    verb = (
+        "answer from retrieved passages cites"
+        if len(rows) == 1
+        else "answers from retrieved passages cite"
     )
+    words = (
+        f"{len(rows)} {verb} a passage. In {n_all_right} of these "
+        "answers, every cited passage holds the right answer."
+    )
+    if not n_all_right:
+        return words
+    are = "is" if n_wrong == 1 else "are"
+    return f"{words} Of these {n_all_right} answers, {n_wrong} {are} wrong."
 
 
 def summary(outcomes: Outcomes, model: str, encoder: str = "the encoder") -> str:
@@ -763,12 +776,15 @@ def summary(outcomes: Outcomes, model: str, encoder: str = "the encoder") -> str
     second = [
         f"{encoder} found the passages.",
         right_cited,
-        f"If the code uses only drugs read as taken, it is right for {texts['registry_taken']}.",
-        f"Always giving the commonest answer of each kind is right for {texts['commonest']}.",
-        f"With the right passages, the model is right for {texts['right_passages']}.",
+        "If the code uses only the drugs that the rules read as taken, it answers "
+        f"{texts['registry_taken']} of the questions correctly.",
+        "Always giving the commonest answer to each kind of question is right for "
+        f"{texts['commonest']} of the questions.",
+        "If the prompt has the passages that hold the answer, the model answers "
+        f"{texts['right_passages']} of the questions correctly.",
         _unparsed_in_words(scores["rag"].unparsed),
-        "The code also has this project's list of antiseizure drugs. Other drugs that the model "
-        "names are ignored.",
+        "The code also has this project's list of antiseizure drugs. We ignore other drugs that "
+        "the model names.",
     ]
     paragraphs = [" ".join(filter(None, sentences)) for sentences in (first, second)]
     return "\n\n".join(paragraphs)
@@ -799,7 +815,7 @@ def _citing_in_words(outcomes: Outcomes) -> tuple[str, str]:
     if rag.rows_with("cites").empty:
         return "No answer of the model has a value.", ""
     share_citing = figures.score_text(rag.score("cites"))
-    cites = f"The model cites a passage in {share_citing} of its answers with a value"
+    cites = f"The model cites a passage in {share_citing} of its answers that give a value"
     if rag.rows_with(RIGHT_CITED).empty:
         return f"{cites}.", ""
     right = rag.score(RIGHT_CITED)

@@ -390,8 +390,8 @@ def summary(outcomes: Outcomes, perfect_recall: Mapping[Status, float] | None = 
     if not denials.frame.empty:
         share = figures.score_text(denials.score("accuracy"))
         first.append(
-            f"With this project's terms, medspaCy's ConText recognises {share} of the notes that "
-            "deny seizures."
+            f"With this project's list of terms for seizures, medspaCy's ConText recognises "
+            f"{share} of the notes that deny seizures."
         )
         second.append(_perfect_recall_in_words(perfect_recall))
     second.append(_negations_in_words(outcomes))
@@ -425,8 +425,9 @@ def _scores_in_words(shared: Outcomes) -> str:
     rules = figures.score_text(shared.score("drug_f1", "rules"))
     llm = figures.score_text(shared.score("drug_f1", "llm"))
     return (
-        "The language model read a sample of the notes. On the notes for which both have an F1, "
-        f"the rules reach {rules} and the language model reaches {llm}."
+        "The language model read a sample of the notes. On those notes of the sample for which "
+        "both the rules and the model have an F1, the rules reach "
+        f"{rules} and the language model reaches {llm}."
     )
 
 
@@ -436,9 +437,9 @@ def _perfect_recall_in_words(perfect_recall: Mapping[Status, float] | None) -> s
         return ""
     share = figures.number(perfect_recall["negative"])
     return (
-        "ConText runs with medspaCy's own rules. If no mention of a seizure were misread, this "
-        f"project's rule for a note's status would recognise {share} of the notes that deny "
-        "seizures."
+        "ConText runs with medspaCy's own rules, and a rule of this project derives a note's "
+        "status from the mentions of seizures. If no mention were misread, that rule would "
+        f"recognise {share} of the notes that deny seizures."
     )
 
 
@@ -450,7 +451,7 @@ def _negations_in_words(outcomes: Outcomes) -> str:
     if sentences.frame.empty:
         return ""
     return (
-        "Of the negated conditions in NegEx's sentences, ConText recognises "
+        "Of the negated conditions in NegEx's sentences from clinical reports, ConText recognises "
         f"{figures.score_text(sentences.score('accuracy'))}. ConText's own authors annotated these "
         "sentences, so they are independent of this project but not of ConText."
     )

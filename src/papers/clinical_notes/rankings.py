@@ -374,12 +374,12 @@ def filters_in_words(outcomes: Outcomes) -> str:
         return "No question of this run names a patient or a period."
     n_outside = [measures["candidates_outside"][0] for measures in rows.measures]
     n_wrong = sum(count > 0 for count in n_outside)
-    have = "has" if n_wrong == 1 else "have"
+    have = "has" if n_wrong <= 1 else "have"
     n_dated = sum(strata.get("period named") == "yes" for strata in rows.strata)
     return (
-        f"{len(rows)} questions name a patient or a period, including {n_dated} "
-        f"with a period. {n_wrong} of the {len(rows)} questions {have} a candidate from another "
-        "patient or period."
+        f"{len(rows)} questions name a patient or a period; {n_dated} of them "
+        f"{'names' if n_dated == 1 else 'name'} a period. {n_wrong or 'None'} of the {len(rows)} "
+        f"questions {have} a candidate from another patient or period."
     )
 
 
@@ -406,8 +406,8 @@ def summary(outcomes: Outcomes, encoder: str = "", on_notes: Outcomes | None = N
     best, comparison = _best_part(outcomes)
     ranks = verdict(comparison, if_higher="better", if_lower="worse")
     first = [
-        f"**On {hybrid.n} questions about synthetic charts, the paper's hybrid is {ranks} "
-        f"at ranking passages than {outcomes.label(best)}, with an {MAIN} of "
+        f"**On {hybrid.n} questions about synthetic charts, hybrid search with the paper's weights "
+        f"is {ranks} at ranking passages than {outcomes.label(best)}, with an {MAIN} of "
         f"{figures.score_text(hybrid)} against {figures.score_text(comparison.scores[1])}.**",
         _parts_in_words(outcomes),
     ]
@@ -419,11 +419,11 @@ def summary(outcomes: Outcomes, encoder: str = "", on_notes: Outcomes | None = N
     ]
     if encoder:
         first.append(
-            f"{encoder} replaces both of the paper's encoders, so this comparison does not test "
-            "the paper's hybrid."
+            f"{encoder} replaces both of the paper's encoders, so we do not test the paper's "
+            "hybrid."
         )
         share = PAPER_CONFIG.w_rerank + PAPER_CONFIG.w_semantic
-        second.append(f"The score of {encoder} carries {share:.2f} of the hybrid's weight.")
+        second.append(f"Scores of {encoder} carry {share:.2f} of the hybrid's weight.")
     paragraphs = [" ".join(filter(None, sentences)) for sentences in (first, second)]
     return "\n\n".join(paragraphs)
 
@@ -437,14 +437,19 @@ def _parts_in_words(outcomes: Outcomes) -> str:
         if comparison.p < ALPHA:
             parts = worse if comparison.test.difference < 0 else better
             parts.append(PARTS[comparison.second])
-    effects = []
-    if better:
-        effects.append(f"The hybrid's {MAIN} rises significantly with {figures.listed(better)}.")
-    if worse:
-        effects.append(f"The hybrid's {MAIN} falls significantly with {figures.listed(worse)}.")
-    if not effects:
-        effects.append("No part changes the hybrid's ranking significantly.")
-    return " ".join(effects)
+    effects = [_effect_in_words(better, "raise"), _effect_in_words(worse, "lower")]
+    if not better and not worse:
+        return "No part changes the hybrid's ranking significantly."
+    return " ".join(filter(None, effects))
+
+
+def _effect_in_words(parts: Sequence[str], verb: str) -> str:
+    """Say that parts raise or lower the hybrid's score; empty if there are none."""
+    if not parts:
+        return ""
+    listed = figures.listed(parts)
+    effect = f"{verb}s" if len(parts) == 1 else verb
+    return f"{listed[0].upper()}{listed[1:]} {effect} the hybrid's {MAIN} significantly."
 
 
 def _on_independent_notes(part: str, on_notes: Outcomes | None) -> str:
