@@ -1166,7 +1166,7 @@ def test_both_readings_are_said_to_refute_a_clear_lead_in_cosine() -> None:
     )
     assert decision.verdict == "differs"
     assert "four parts still refute the claim" in decision.why
-    assert "the cosine of DrugRAG minus that of No retrieval (may say not known)" in decision.why
+    assert "The cosine of DrugRAG minus that of No retrieval (may say not known)" in decision.why
     assert (
         "Both readings refute the claim, because in each a corrected interval lies below the 5"
         in (decision.why)
@@ -1479,8 +1479,8 @@ def test_an_interval_that_is_corrected_for_its_parts_stands_beside_the_plain_one
     decision = decide_by_intervals(parts, (0.0,), why="Evidence.")
     assert decision.verdict == "inconclusive"
     assert decision.why == (
-        "Evidence. With Bonferroni's correction for 3 intervals, one part no longer refutes the claim: "
-        "part -0.105 is \N{MINUS SIGN}10.5 % [\N{MINUS SIGN}22.7, 1.7]."
+        "Evidence. With Bonferroni's correction for 3 intervals, one part no longer refutes the claim. "
+        "Part -0.105 is \N{MINUS SIGN}10.5 % [\N{MINUS SIGN}22.7, 1.7]."
     )
     assert "corrected" not in decide_by_intervals(parts[:1], (0.0,), why="Evidence.").why
     assert "corrected" not in decide_by_intervals(parts[1:], (0.0,), why="Evidence.").why

@@ -656,7 +656,7 @@ def test_parts_that_refute_a_claim_by_corrected_intervals_stand_in_one_sentence(
         ("qa_rag", "question", "hypothetical", "hypothetical_12"), np.tile([0.2, 0.4], 20)
     )
     decision = decide("recall_is_recall", rows("contexts", "recall", arms, holds=data.WHOLE_ANSWER))
-    corrected = "With Bonferroni's correction for 4 intervals, four parts still refute the claim: among the rows"
+    corrected = "With Bonferroni's correction for 4 intervals, four parts still refute the claim. Among the rows"
     assert decision.why.count("Bonferroni") == decision.why.count(corrected) == 1
 
 

@@ -83,6 +83,26 @@ def test_a_model_that_searched_is_named_with_the_model_that_answered():
     assert nothing.models == ()
 
 
+def test_models_that_replace_those_of_several_parts_are_named_in_one_sentence():
+    rows = outcomes(a=[1] * 40, b=[0] * 40)
+    compared: Any = {"better": ("a",), "than": ("b",)}
+    parts = [Rule(**compared, scope=scope) for scope in (("LLaMA2", "llama-2"), ("GPT-4",))]
+    decision = decide_rerun(rows, first_of=tuple(parts))
+    assert decision.reason == "another model"
+    about = "GPT-4 and llama-2 models"
+    assert decision.why == f"The claim is about {about}, but here {SMALL} answered."
+
+
+def test_a_part_that_replaces_something_says_so_in_a_sentence():
+    rows = outcomes(a=[1] * 40, b=[0] * 40)
+    compared: Any = {"better": ("a",), "than": ("b",), "here_only": True}
+    frame = "This run replaces a part of the paper's system."
+    assert decide_rerun(rows, **compared).why == frame
+    replaces = "a prompted model stands in for a fine-tuned one"
+    told = decide_rerun(rows, **compared, replaces=replaces)
+    assert told.why == f"{frame} A prompted model stands in for a fine-tuned one."
+
+
 def test_released_answers_are_of_the_papers_own_models():
     rows = outcomes(source="released", a=[1] * 40, b=[0] * 40)
     rule = Rule(better=("a",), than=("b",), scope=("GPT-4",), of=("rescored",))

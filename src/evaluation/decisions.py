@@ -6,13 +6,13 @@ part does.
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import NormalDist
 from typing import Final, TypeVar, cast
 
-from evaluation import figures
+from evaluation import evidence, figures
 from evaluation.metrics import ALPHA, Score
 from evaluation.paired import Paired
 from evaluation.published import ON_PAR
@@ -48,6 +48,7 @@ class Decision:
         models: Names of the models whose answers decided.
         corrections: Parts that their plain intervals would refute, with the corrected ones; `why`
             ends with them.
+        substitution: The models that ran, if the claim is about other ones.
     """
 
     verdict: Verdict
@@ -59,6 +60,32 @@ class Decision:
     ties: tuple[Estimate, ...] = ()
     models: tuple[str, ...] = ()
     corrections: tuple["Correction", ...] = ()
+    substitution: "Substitution | None" = None
+
+
+@dataclass(frozen=True)
+class Substitution:
+    """Models that ran in place of those that a claim is about.
+
+    Attributes:
+        names: Names of the models that the claim is about.
+        models: Names of the models that ran.
+        did: What these models did.
+        about: What the claim is about, with a place for the names.
+    """
+
+    names: tuple[str, ...]
+    models: tuple[str, ...]
+    did: str = "answered"
+    about: str = "{} models"
+
+    @property
+    def sentence(self) -> str:
+        """Which models the claim is about, and which ran; spellings of a name count once."""
+        spellings = {re.sub(r"\W", "", name.lower()): name for name in self.names}
+        names = list(spellings.values())
+        about = self.about.format(figures.listed(names))
+        return f"The claim is about {about}, but here {figures.listed(self.models)} {self.did}."
 
 
 @dataclass(frozen=True)
@@ -192,7 +219,7 @@ def _corrections(parts: Sequence[Part], n_intervals: int) -> list[Correction]:
 
 
 def corrected_text(corrections: Iterable[Correction]) -> str:
-    """State corrected intervals: one sentence for those that still refute, one for the others."""
+    """State how many corrected intervals still refute and how many do not, then each of them."""
     groups: dict[tuple[int, bool], list[str]] = {}
     for correction in corrections:
         key = (correction.n_intervals, correction.refutes)
@@ -203,10 +230,9 @@ def corrected_text(corrections: Iterable[Correction]) -> str:
         subject = "one part" if is_one else f"{figures.in_words(len(texts))} parts"
         verb = "refutes" if is_one else "refute"
         still = f"still {verb}" if refutes else f"no longer {verb}"
-        sentences.append(
-            f" With Bonferroni's correction for {n_intervals} intervals, {subject} {still} the "
-            f"claim: {'; '.join(texts)}."
-        )
+        correction = f"Bonferroni's correction for {n_intervals} intervals"
+        sentences.append(f" With {correction}, {subject} {still} the claim.")
+        sentences += [f" {evidence.sentence_case(text)}." for text in texts]
     return "".join(sentences)
 
 
@@ -430,16 +456,40 @@ def is_model_of(model: str, names: Iterable[str]) -> bool:
     return False
 
 
-def another_model(about: str, models: Sequence[str], did: str = "answered") -> Decision:
+def another_model(
+    names: Sequence[str], models: Sequence[str], did: str = "answered", about: str = "{} models"
+) -> Decision:
     """The decision where other models answered than those that the claim is about.
 
     Args:
-        about: The models that the claim is about, in words.
+        names: Names of the models that the claim is about.
         models: Names of the models that answered.
         did: What these models did.
+        about: What the claim is about, with a place for the names.
     """
-    why = f"The claim is about {about}, but here {figures.listed(models)} {did}."
-    return Decision("not tested", why, reason="another model")
+    substitution = Substitution(tuple(names), tuple(models), did, about)
+    return Decision(
+        "not tested", substitution.sentence, reason="another model", substitution=substitution
+    )
+
+
+def reasons_of(decisions: Iterable[Decision]) -> str:
+    """The evidence of several decisions, each text once.
+
+    Where the same models ran in place of different ones, one sentence names all of the latter.
+    """
+    texts: dict[Hashable, str] = {}
+    substitutions: dict[Hashable, Substitution] = {}
+    for decision in decisions:
+        substitution = decision.substitution
+        if substitution is None or decision.why != substitution.sentence:
+            texts[decision.why] = decision.why
+            continue
+        key = replace(substitution, names=())
+        known = substitutions.get(key, key)
+        substitutions[key] = replace(known, names=known.names + substitution.names)
+        texts[key] = substitutions[key].sentence
+    return " ".join(texts.values())
 
 
 def join(decisions: Sequence[Decision]) -> Decision:

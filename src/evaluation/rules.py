@@ -9,7 +9,6 @@ of the arms that the rule names, so an arm added elsewhere cannot change a verdi
 """
 
 import importlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -199,7 +198,7 @@ def evaluate(
     context = _Context(kind, paper, "paper", facts or {})
     if others := _foreign_helpers(rule, context):
         did = "served" if kind == "rerun" else "scored the answers"
-        decision = decisions.another_model(f"{_names_in_words(rule.scope)} models", others, did)
+        decision = decisions.another_model(rule.scope, others, did)
         return _name_unfetched(decision, rule, context)
     return _ask(rule, outcomes.where(source=SOURCES[kind]), context)
 
@@ -326,12 +325,6 @@ def _models_outside(names: Sequence[str], models: pd.Series) -> list[str]:
     return [model for model in answered if not decisions.is_model_of(model, names)]
 
 
-def _names_in_words(names: Sequence[str]) -> str:
-    """Names of models; spellings such as GPT-4 and gpt4 count once."""
-    spellings = {re.sub(r"\W", "", name.lower()): name for name in names}
-    return figures.listed(list(spellings.values()))
-
-
 def _ask(rule: Rule, rows: Outcomes, context: _Context) -> Decision:
     """Apply a rule to rows some of which may stand for an arm that was not run."""
     try:
@@ -368,9 +361,9 @@ def _refusal(rule: Rule, scoped: _Scoped, context: _Context) -> Decision | None:
     if refusal := _refusal_by_system(rule, context):
         return refusal
     if scoped.judges:
-        return decisions.another_model(f"ratings by {_names_in_words(rule.judges)}", scoped.judges)
+        return decisions.another_model(rule.judges, scoped.judges, about="ratings by {}")
     if rule.parts and scoped.others and not scoped.has_any(rule.arms):
-        return decisions.another_model(f"{_names_in_words(rule.scope)} models", scoped.others)
+        return decisions.another_model(rule.scope, scoped.others)
     if rule.function or rule.parts:
         return None
     missing = _arms_without_answers(rule, scoped.rows)
@@ -390,8 +383,8 @@ def _name_unfetched(decision: Decision, rule: Rule, context: _Context) -> Decisi
 
 def _replacement(rule: Rule) -> str:
     """Say that another system ran, and what in the place of which part, if the rule tells."""
-    part = f": {rule.replaces}" if rule.replaces else ""
-    return f"The run here replaces a part of the paper's system{part}."
+    what = f" {evidence.sentence_case(rule.replaces)}." if rule.replaces else ""
+    return f"This run replaces a part of the paper's system.{what}"
 
 
 def _refusal_by_system(rule: Rule, context: _Context) -> Decision | None:
@@ -434,8 +427,7 @@ def _evaluate_function(rule: Rule, scoped: _Scoped, context: _Context) -> Decisi
     is_judge = frame["of"] != ""
     nobody = not frame.model[~is_judge].any()
     if scoped.others and nobody:
-        about = f"{_names_in_words(rule.scope)} models"
-        decision = decisions.another_model(about, scoped.others)
+        decision = decisions.another_model(rule.scope, scoped.others)
         if rule.also_needs:
             decision = replace(decision, why=f"{decision.why} {rule.also_needs}")
         return _name_unfetched(decision, rule, context)
@@ -463,11 +455,9 @@ def _evaluate_first(
 
 def _with_skipped(decision: Decision, skipped: Sequence[Decision]) -> Decision:
     """Add to a decision why earlier rules had no answer, and their ties."""
-    reasons = dict.fromkeys([decision.why])
-    reasons |= dict.fromkeys(earlier.why for earlier in skipped)
     others = [earlier for earlier in skipped if earlier is not decision]
     ties = decisions.ties_of([decision, *others])
-    return replace(decision, why=" ".join(reasons), ties=ties)
+    return replace(decision, why=decisions.reasons_of([decision, *skipped]), ties=ties)
 
 
 def _asked_of(rules: Sequence[Rule], context: _Context) -> list[Rule]:
@@ -504,8 +494,7 @@ def _under_each_condition(rule: Rule, rows: Outcomes) -> list[Outcomes]:
 def _no_answers(rule: Rule, missing: Sequence[str], scoped: _Scoped, kind: Basis) -> Decision:
     """The decision where an arm has no answers, or only other models' answers."""
     if scoped.others:
-        about = f"{_names_in_words(rule.scope)} models"
-        return decisions.another_model(about, scoped.others)
+        return decisions.another_model(rule.scope, scoped.others)
     names = [scoped.rows.label(arm) for arm in missing]
     has_none = "The authors released no" if kind == "rescored" else "This chapter has no"
     whose = names[0] if len(names) == 1 else "these arms"

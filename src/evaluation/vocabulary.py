@@ -48,7 +48,7 @@ REASONS: Final[Mapping[Reason, str]] = {
         "The claim concerns other models (name one in LLM_MODEL or the notebook's parameters)."
     ),
     "another system": (
-        "The run here replaces a part of the paper's system (the evidence says which part)."
+        "This run replaces a part of the paper's system (the evidence says which part)."
     ),
     "published, not fetched": (
         "The files that would test the claim are published, but this run did not fetch them (the "

@@ -417,8 +417,7 @@ def folded_trial(claim_id: str) -> Markup:
     if trial is None or trial.needs is None or trial.n is None:
         return Markup()
     text = (
-        f"If the printed values were true, {trial.n:,} rows would support the claim in fewer "
-        f"than 80 % of simulated data sets. In 80 % of the sets, about {trial.needs:,} rows would "
-        "support the claim."
+        f"If the printed values were true, a data set of {trial.n:,} rows would support the claim "
+        f"in fewer than 80 % of simulations. For 80 %, a data set needs about {trial.needs:,} rows."
     )
     return pieces.folded("Power", text)
