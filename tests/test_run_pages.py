@@ -45,10 +45,13 @@ def test_reruns_that_can_only_match_are_counted_apart():
         for number, verdict in zip(numbers, verdicts, strict=True)
     ]
     words = board_pages._reruns_in_words(reruns)
-    assert words.startswith("We reran 3 numbers. Of these, 1 match")
-    assert "Of the other 2, none lies within the stated tolerance, 1 lie outside it" in words
+    assert words.startswith("We reran 3 numbers. Of these, one matches by construction")
+    assert (
+        "Of the other 2, none lies within the stated tolerance, 1 lies outside the tolerance"
+        in words
+    )
     words = board_pages._reruns_in_words(reruns[1:2])
-    assert words.startswith("We reran 1 numbers. Of these, 1 come from ")
+    assert words.startswith("We reran one number. Of these, 1 comes from ")
 
 
 def test_each_comparison_of_the_evidence_stands_on_a_line():

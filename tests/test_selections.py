@@ -222,5 +222,5 @@ def test_every_link_of_the_scoreboards_opens_as_many_rows_as_it_says() -> None:
         assert re.search(
             rf"Released answers.*?\{100 * least:+.1f} \[[^]]+\] points over {text}", row
         )
-    assert "RAG (Format A, authors&#39; prompt) is at the floor of guessing." in row
-    assert row.index("floor of guessing") < row.index("With the prompts of the paper")
+    assert "RAG (Format A, authors&#39; prompt) is no better than guessing." in row
+    assert row.index("no better than guessing") < row.index("With the prompts of the paper")

@@ -30,7 +30,7 @@ MAX_LABELS: Final = 30
 MAX_QUESTIONS: Final = 2000
 """Questions of which floors and pairs of arms are compared."""
 SUBSET: Final = (
-    f"floors and pairs of arms are compared on at most {MAX_QUESTIONS:,} evenly spaced questions"
+    f"Floors and pairs of arms are compared on at most {MAX_QUESTIONS:,} evenly spaced questions"
 )
 MIN_SHARED_UNITS: Final = 10
 ROWS_BESIDE_CUT: Final = 50

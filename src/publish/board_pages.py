@@ -228,7 +228,7 @@ class BoardPages(RunPages):
         """Say how many tables and figures of the papers the book shows, and in which way."""
         exhibits = claim_pages.all_exhibits(list(PAPERS))
         return (
-            f"The papers have {len(exhibits)} tables and figures: "
+            f"Of the {len(exhibits)} tables and figures of the papers, the book shows "
             f"{claim_pages.coverage_words(exhibits)}."
         )
 
@@ -247,7 +247,7 @@ def _compared(reruns: Iterable[Measured]) -> list[Measured]:
 
 def _reruns_in_words(reruns: Sequence[Measured]) -> str:
     """Say how many numbers were rerun, and what became of those that could also differ."""
-    words = f"We reran {len(reruns)} numbers."
+    words = "We reran one number." if len(reruns) == 1 else f"We reran {len(reruns)} numbers."
     free = []
     for cell in reruns:
         is_forced = cell.number.by_construction and cell["verdict"] == "matches"
@@ -256,7 +256,8 @@ def _reruns_in_words(reruns: Sequence[Measured]) -> str:
     n_forced = len(reruns) - len(free)
     if not n_forced:
         return f"{words} Of these, {_count_reruns(free)}."
-    words = f"{words} Of these, {n_forced} match by construction, so their match tests nothing."
+    forced = f"{n_forced} match" if n_forced > 1 else "one matches"
+    words = f"{words} Of these, {forced} by construction, which tests nothing."
     if set(free) == {"another model"}:
         return f"{words} The other {_count_reruns(free)}."
     return f"{words} Of the other {len(free)}, {_count_reruns(free)}." if free else words
@@ -265,16 +266,19 @@ def _reruns_in_words(reruns: Sequence[Measured]) -> str:
 def _count_reruns(verdicts: list[str]) -> str:
     """Say how many reruns have each verdict."""
     endings = {
-        "matches": "lie within the stated tolerance",
-        "differs": "lie outside it",
-        "inconclusive": "are inconclusive",
-        "another model": "come from a model other than the paper's, so we do not compare them",
+        "matches": ("lies within the stated tolerance", "lie within the stated tolerance"),
+        "differs": ("lies outside the tolerance", "lie outside the tolerance"),
+        "inconclusive": ("is inconclusive", "are inconclusive"),
+        "another model": (
+            "comes from a model other than the paper's, so we do not compare it",
+            "come from a model other than the paper's, so we do not compare them",
+        ),
     }
     texts = []
     for verdict, ending in endings.items():
         count = verdicts.count(verdict)
         if count:
-            texts.append(f"{count} {ending}")
+            texts.append(f"{count} {ending[count > 1]}")
         elif verdict == "matches" and set(verdicts) != {"another model"}:
             texts.append("none lies within the stated tolerance")
     return figures.listed(texts)

@@ -351,7 +351,8 @@ def exhibits_table(paper: str, board: pd.DataFrame) -> str:
         return ""
     of_paper = board[board["paper"] == paper]
     rows = [_exhibit_row(exhibit, of_paper) for exhibit in printed.exhibits]
-    caption = f"Every table and figure of the paper: {coverage_words(printed.exhibits)}"
+    coverage = coverage_words(printed.exhibits)
+    caption = f"Every table and figure of the paper. The book shows {coverage}"
     return table(rows, caption, "rag-cards")
 
 
@@ -392,7 +393,12 @@ def coverage_words(exhibits: tuple[Exhibit, ...]) -> str:
     """Say how many exhibits are shown in which way; no count is zero."""
     shown = [exhibit.shown for exhibit in exhibits]
     counts = {word: shown.count(word) for word in get_args(Shown)}
-    words = {"partly": "partly rendered", "impossible": "not shown", "diagram": "drawn anew"}
+    words = {
+        "rendered": "in full",
+        "partly": "in part",
+        "impossible": "not at all",
+        "diagram": "redrawn",
+    }
     texts = [f"{count} {words.get(word, word)}" for word, count in counts.items() if count]
     return figures.listed(texts)
 

@@ -56,7 +56,7 @@ class Pages(PaperPages):
             return "No run has answers to audit."
         verdicts = table(
             [chapter.verdicts for chapter in audits],
-            "Seven checks of each chapter's answers; a cell is empty where a check does not apply",
+            "Seven checks of each chapter's answers. A cell is empty where a check does not apply",
             "",
         )
         findings: list[dict[str, Any]] = []
@@ -64,7 +64,7 @@ class Pages(PaperPages):
             findings += chapter.findings
         if not findings:
             return verdicts
-        caption = f"Findings, with numbers for at most two groups; {audit.SUBSET}"
+        caption = f"What the checks found, with numbers for at most two groups. {audit.SUBSET}"
         return f"{verdicts}\n\n{table(findings, caption, '')}"
 
     def _papers(self) -> Iterator[tuple[str, str, str]]:
@@ -133,8 +133,9 @@ class Pages(PaperPages):
             rows.append(row)
         return table(
             rows,
-            f"{len(rows)} experiments: numbers rescored within one unit of the last printed digit, "
-            "numbers rerun within tolerance, claims that hold",
+            f"For each of {len(rows)} experiments, how many numbers match as rescored (within one "
+            "unit of the last printed digit) and as rerun (within the tolerance), and how many "
+            "claims hold",
         )
 
     def _share(self, notebook: str, kind: Kind) -> Markup:

@@ -193,7 +193,7 @@ class PaperPages(BoardPages):
         arms = [arm for arm, name in answers.entry["arms"].items() if name == label]
         if not arms or not answers.lists.is_at_floor(arms[0], models):
             return words
-        return words + fine_print(f"{label} is at the floor of guessing.")
+        return words + fine_print(f"{label} is no better than guessing.")
 
     @cached_property
     def answers(self) -> dict[str, ChapterAnswers]:
@@ -265,7 +265,7 @@ def _ties(headline: Headline, row: Mapping[str, Any], models: str) -> Markup:
     ties = [escape(_estimate_in_words(tie, models)) for tie in row["here_ties"]]
     if not ties:
         return Markup()
-    words = f"{headline.tie or 'A comparison on the same facts'}, which decides nothing"
+    words = f"{headline.tie or 'A comparison on the same facts'}, which cannot decide the claim"
     return _unfolds(words, Markup("<br>").join(ties))
 
 
@@ -287,7 +287,9 @@ def _released_differences(row: Mapping[str, Any]) -> Markup:
         differences = [_difference_over(second, found) for (_, second), found in closest.items()]
     n = max(estimate["n"] for estimate in closest.values())
     n_models = len(row["rescored_estimates"]) // len(closest)
-    models = f" (the smallest of {n_models} models' differences)" if n_models > 1 else ""
+    smallest = "smaller" if n_models == 2 else "smallest"
+    among = f" (the {smallest} of the differences of {n_models} models)"
+    models = among if n_models > 1 else ""
     text = f"{figures.listed(differences)}, n = {n:,}{models}"
     return _named_line("Released answers", escape(_together(text)))
 

@@ -97,7 +97,10 @@ class RunPages:
             searches = total_of(map(searches_of, self._records))
             rows.append({"Notebook": Markup("<b>all</b>"), "ANSWERS": ""})
             rows[-1] |= _replayed_columns(replies, searches)
-        return table(rows, "What the runs shown replayed, and what they made again")
+        return table(
+            rows,
+            "Stored replies and searches that the runs shown replayed, and those that they made again",
+        )
 
     def software(self) -> str:
         """Python, machine, engines and packages of the runs that are shown."""
@@ -113,7 +116,7 @@ class RunPages:
             for name, version in (stated | machine.packages).items():
                 facts.setdefault(name, {})[version] = None
         rows = [{"Name": name, "Version": ", ".join(versions)} for name, versions in facts.items()]
-        return table(rows, "What the runs shown were made with")
+        return table(rows, "Software with which the runs shown were made")
 
     def models(self) -> str:
         """The models that answered, with engine and digest."""
@@ -169,7 +172,7 @@ class RunPages:
                 "Source": sources.get(entry.name, "not read yet"),
             }
             rows.append(row)
-        return table(rows, "Data files, each with its SHA-256 or git's digest")
+        return table(rows, "Data files, each with its SHA-256 or with git's digest")
 
     def parameters(self) -> str:
         """The parameters of each run that is shown."""
@@ -199,7 +202,8 @@ class RunPages:
         commit = (versions["commit"] or "unknown")[:10]
         where = f"Python {versions['python']}, {versions['platform']}, commit {commit}"
         caption = (
-            f"Faults and bad inputs, seed {found['seed']}; {where}, {found['minutes']:.0f} min"
+            f"Faults and bad inputs with seed {found['seed']}. The run took "
+            f"{found['minutes']:.0f} minutes ({where})"
         )
         return table(rows, caption)
 
@@ -211,7 +215,7 @@ class RunPages:
         for row in found:
             measured = row["found"] + fine_print(f"{row['machine']}, {row['day']}")
             rows.append({"What": row["what"], "Size": row["size"], "Measured": measured})
-        return table(rows, "Speed and memory at ten times the sizes of this book")
+        return table(rows, "Speed and memory at up to ten times the sizes of this book")
 
     def settings_table(self) -> str:
         """Every setting with its default and its meaning, from the class that reads them."""
@@ -248,9 +252,10 @@ class RunPages:
             rows.append(_total_cost_row(records))
         return table(
             rows,
-            "Requests to language models. The last two columns are estimates: one GPU of "
-            f"{GPU_RATE:,} tokens a second, in and out; a hosted model at {PRICE_IN:.2f} dollars "
-            f"for a million tokens in and {PRICE_OUT:.2f} dollars for a million out",
+            "Requests to language models. The last two columns are estimates, for one GPU that "
+            f"processes {GPU_RATE:,} tokens a second and for a hosted model that costs "
+            f"{PRICE_IN:.2f} dollars per million tokens of prompts and {PRICE_OUT:.2f} dollars per "
+            "million tokens of replies",
         )
 
     def cost_words(self) -> str:
@@ -265,13 +270,15 @@ class RunPages:
         seconds_anew = sum(max(record.took, record.asking_seconds) for record in records)
         seconds_replayed = sum(record.seconds for record in records)
         return (
-            f"The runs shown asked {n_requests:,} questions of language models, with "
-            f"{millions_in:.1f} million tokens in and {millions_out:.1f} million out. Asking took "
-            f"{duration(seconds_anew)}. With the stored replies, the runs took "
-            f"{duration(seconds_replayed)}. One GPU of {GPU_RATE:,} tokens a second would need "
-            f"about {duration(sum(map(_tokens_of, records)) / GPU_RATE)}. A hosted model at "
-            f"{PRICE_IN:.2f} dollars for a million tokens in and {PRICE_OUT:.2f} out would cost "
-            f"about {_dollars(millions_in * 1e6, millions_out * 1e6):.2f} dollars."
+            f"The runs shown sent {n_requests:,} requests to language models, with "
+            f"{millions_in:.1f} million tokens of prompts and {millions_out:.1f} million tokens of "
+            f"replies. Without stored replies, the runs would take about {duration(seconds_anew)}. "
+            f"With the stored replies, they took {duration(seconds_replayed)}. One GPU that "
+            f"processes {GPU_RATE:,} tokens a second would need about "
+            f"{duration(sum(map(_tokens_of, records)) / GPU_RATE)}. A hosted model that costs "
+            f"{PRICE_IN:.2f} dollars per million tokens of prompts and {PRICE_OUT:.2f} dollars per "
+            "million tokens of replies would cost about "
+            f"{_dollars(millions_in * 1e6, millions_out * 1e6):.2f} dollars."
         )
 
     def servers(self) -> str:
