@@ -45,7 +45,8 @@ Reason = Literal[
 ]
 REASONS: Final[Mapping[Reason, str]] = {
     "another model": (
-        "The claim concerns other models (name one in LLM_MODEL or the notebook's parameters)."
+        "The claim is not about the models that ran (name one of its models in LLM_MODEL or in the "
+        "notebook's parameters)."
     ),
     "another system": (
         "This run replaces a part of the paper's system (the evidence says which part)."
@@ -65,16 +66,16 @@ REASONS: Final[Mapping[Reason, str]] = {
     "by construction": (
         "No answers could contradict the claim (the evidence says what makes it hold)."
     ),
-    "too few": "With so few units, no test could be conclusive (increase the profile's sizes).",
-    "no answers": "An arm in the claim has no answers here (the evidence says how to add it).",
+    "too few": "There are too few units for a conclusive test (increase the profile's sizes).",
+    "no answers": "An arm of the claim has no answers here (the evidence says how to get them).",
     "judge at chance": "The judge cannot tell right from wrong answers (a larger model may).",
-    "one model": "The claim compares models, and only one has answered (name a second one).",
-    "printed only": "The rule reads only printed numbers or released files, no rerun.",
+    "one model": "The claim compares models, but only one answered (name a second one).",
+    "printed only": "The rule reads only printed numbers or released files, and no rerun.",
     "undefined": "The paper defines no measure of its claim (only its authors can define one).",
     "not public": (
         "The required data, code or models are not public (only their release would help)."
     ),
-    "not recorded": "The run is older than this question (run its notebook again).",
+    "not recorded": "The run did not yet record an answer (run its notebook again).",
 }
 """Why a question about a claim has no answer, in a word and in a sentence."""
 CLOSED: Final[tuple[Reason, ...]] = ("undefined", "not public", "by construction")

@@ -97,10 +97,8 @@ class RunPages:
             searches = total_of(map(searches_of, self._records))
             rows.append({"Notebook": Markup("<b>all</b>"), "ANSWERS": ""})
             rows[-1] |= _replayed_columns(replies, searches)
-        return table(
-            rows,
-            "Stored replies and searches that the runs shown replayed, and those that they made again",
-        )
+        caption = "Stored replies and searches that the runs shown replayed, or made again"
+        return table(rows, caption)
 
     def software(self) -> str:
         """Python, machine, engines and packages of the runs that are shown."""
