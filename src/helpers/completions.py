@@ -14,37 +14,39 @@ Status = Literal["complete", "cut", "overflow"]
 
 
 class LlmError(PublicError, RuntimeError):
-    """The LLM server failed; the message says which request and what to do."""
+    """The error if the LLM server failed. The message names the request and the remedy."""
 
 
 class CapabilityError(LlmError):
-    """The server cannot do what was asked, for example obey a constraint or score a prompt."""
+    """The error if a server cannot do what was asked, such as obey a constraint."""
 
 
 class ContextOverflowError(CapabilityError):
-    """A prompt does not fit the context, and the caller did not ask to record this."""
+    """The error if a prompt does not fit the context and the caller did not ask to record this."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """A free reply.
+    """A reply in the model's own words.
 
     Attributes:
         text: The answer, without any thought.
-        status: ``cut``: the token limit ended it; ``overflow``: the prompt did not fit.
-        prompt_tokens: None where the server does not count them; so `generated_tokens`,
-            which include those of a thought.
-        seconds: What it took, the server's queue included.
+        status: ``cut`` if the token limit ended the reply, ``overflow`` if the prompt did not
+            fit the context, else ``complete``.
+        prompt_tokens: Number of tokens of the prompt. None if the server does not count them.
+        generated_tokens: Number of tokens of the reply, those of a thought included. None if the
+            server does not count them.
+        seconds: Seconds that the reply took, the server's queue included.
         first_token: The likeliest first tokens with their log-probabilities. Empty after
-            a thought, where they say nothing about the answer.
-        thought: What the model wrote before it answered; no parser reads it.
-        thought_tokens: None where the server does not count them.
+            a thought, because they then say nothing about the answer.
+        thought: What the model wrote before it answered. No parser reads it.
+        thought_tokens: Number of tokens of the thought. None if the server does not count them.
         changes: How the request differed from what was meant, because the server refused
-            something; see `helpers.adaptations`.
+            a part of it (see `helpers.adaptations`).
         answered_by: The model that the server names, if it is not the one asked for.
-        cached: Whether it was stored before.
-        key: Key of its row in `helpers.requests`.
-        source: Engine, version and precision that gave it.
+        cached: Whether the reply was stored before.
+        key: Key of the reply's row in `helpers.requests`.
+        source: Engine, version and precision that gave the reply.
     """
 
     text: str
@@ -68,18 +70,18 @@ class Reply:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """What the table of answers says of it, by the names of `Answer`."""
+        """The columns of the table of answers that this reply fills, by the names of `Answer`."""
         flags = {status: self.status == status for status in ("cut", "overflow")}
         return {"answer": self.text, "requests": [self.key], **flags}
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The likeliest of some fixed answers; for further attributes see `Reply`.
+    """The likeliest of some fixed answers. For the other attributes, see `Reply`.
 
     Attributes:
-        logprobs: Log-probability of each choice; their probabilities sum to 1. Empty where
-            the server gives none.
+        logprobs: Log-probability of each choice. The probabilities sum to 1. Empty if the
+            server gives no log-probabilities.
     """
 
     answer: str
@@ -97,17 +99,17 @@ class Choice:
 
     @property
     def p_yes(self) -> float | None:
-        """The probability of YES; None where the server gives no log-probabilities."""
+        """The probability of YES, or None if the server gives no log-probabilities."""
         return math.exp(self.logprobs["YES"]) if self.logprobs else None
 
 
 @dataclass(frozen=True)
 class Loglikelihood:
-    """How likely a model continues a text as it does; for further attributes see `Reply`.
+    """How likely a model is to continue a text as given. For the other attributes, see `Reply`.
 
     Attributes:
-        total: Natural logarithm, summed over the tokens of the continuation.
-        tokens: Their number.
+        total: Sum of the natural logarithms of the probabilities of the continuation's tokens.
+        tokens: Number of these tokens.
     """
 
     total: float

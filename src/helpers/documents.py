@@ -1,7 +1,7 @@
 """Read the documents of a folder of the user, and name what was left out and why.
 
-A folder may hold anything: links to other places, pipes, huge files, damaged documents.
-Only ordinary files inside the folder are opened, and nothing is left out in silence.
+A folder may contain links to other places, pipes, huge files or damaged documents. Only ordinary
+files inside the folder are opened. Whatever is left out is named with the reason.
 """
 
 import hashlib
@@ -58,7 +58,7 @@ NO_TEXT_ON_PAGES = f"{NO_TEXT} Run OCR on scanned pages."
 
 @dataclass(frozen=True)
 class Place:
-    """Where a part of a text begins, in characters, and its name, such as ``page 3``."""
+    """The character at which a part of a text begins, and the part's name, such as ``page 3``."""
 
     start: int
     name: str
@@ -69,9 +69,9 @@ class Document:
     """The text of one file.
 
     Attributes:
-        name: Its path within the folder.
+        name: Path of the file within the folder.
         text: The text as it is searched and shown (see ``typography``).
-        places: Where its pages or its sections begin, in order.
+        places: Where the pages or sections of the text begin, in order.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Document:
     places: tuple[Place, ...] = ()
 
     def places_within(self, start: int, end: int) -> tuple[Place, ...]:
-        """The places of a part of the text, counted from the beginning of the part."""
+        """Return the places within a part of the text, counted from the beginning of this part."""
         before = [place for place in self.places if place.start <= start]
         within = [place for place in self.places if start < place.start < end]
         first = [Place(0, before[-1].name)] if before else []
@@ -88,7 +88,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Folder:
-    """What was read in a folder.
+    """The documents of a folder, and what was left out.
 
     Attributes:
         documents: The documents, in the order of their paths.
@@ -103,11 +103,13 @@ def read_folder(folder: Path, cache: Path | None = None) -> Folder:
     """Read the documents in a folder and in the folders within it.
 
     Args:
-        folder: Its hidden files and folders are left out.
-        cache: Where the text of PDF, Word and HTML documents is kept, so that it is read once.
+        folder: The folder. Its hidden files and folders are left out.
+        cache: The folder in which the text of PDF, Word and HTML documents is kept, so that each
+            document is read only once.
 
     Raises:
-        FolderError: There is no such folder, it is too large, or it has no document with text.
+        FolderError: If there is no such folder, if it is too large, or if it has no document with
+            text.
     """
     listing = list_files(folder, KINDS)
     left_out = listing.left_out
@@ -143,10 +145,10 @@ def read_folder(folder: Path, cache: Path | None = None) -> Folder:
 
 
 def describe(left_out: Mapping[str, str]) -> list[str]:
-    """Write one line for each reason, with the first names that it concerns.
+    """Write one line for each reason, with the first names to which it applies.
 
     Args:
-        left_out: Reason by name, as in ``Folder``.
+        left_out: The reason for each name, as in ``Folder``.
     """
     names_by_reason = defaultdict(list)
     for name, reason in left_out.items():

@@ -22,7 +22,7 @@ LINE_ENDS = ("Zl", "Zp")
 
 
 class FolderError(PublicError, ValueError):
-    """A folder holds no document that can be read; the message says why and what to do."""
+    """The error if a folder has no readable document. The message says what to do."""
 
 
 def printable(text: str) -> str:

@@ -1,8 +1,8 @@
 """The graph, over Bolt: connect, load, read, and run Cypher that someone else wrote.
 
-Only the official Neo4j driver, and only Cypher that a Neo4j 5 server and the embedded one both
-accept. Values always travel as parameters. Labels, relationship types and property names cannot,
-so they are checked and quoted.
+The module uses the official Neo4j driver, and only Cypher that both a Neo4j 5 server and the
+embedded server accept. Values are always sent as parameters. Labels, relationship types and
+property names cannot be parameters, so they are checked and quoted.
 """
 
 from typing import Any
@@ -43,32 +43,36 @@ class Graph(Loader):
     ) -> Untrusted:
         """Run Cypher that a model or a user wrote, without harm to the graph or to the caller.
 
-        1. The text: one reading statement of at most 10 kB, without procedures, extension
-           functions, LOAD CSV, regular expressions, reduce(), or paths without an upper bound.
-        2. On a Neo4j server, its plan (EXPLAIN, which runs nothing): only operators that read the
-           graph. On the embedded server, a user who may only read records; files and URLs are
-           switched off there.
-        3. The reader's user, where a server has one, in a READ transaction that is always undone.
-        4. At a limit the connection is closed, and the server is told to end the transaction. A
-           server ends it between rows, so one expression over a long list can run a little longer.
+        1. The text must be one reading statement of at most 10 kB. It may not contain procedures,
+           extension functions, LOAD CSV, regular expressions, reduce(), or paths without an upper
+           bound.
+        2. On a Neo4j server, the statement's plan (EXPLAIN, which runs nothing) may contain only
+           operators that read the graph. On the embedded server, the statement runs as a user who
+           may only read records, and files and URLs are switched off.
+        3. The statement runs as the reader's user, where a server has one, in a READ transaction
+           that is always rolled back.
+        4. At a limit, the connection is closed, and the server is told to end the transaction. A
+           server ends a transaction between rows, so one expression over a long list can run a
+           little longer.
 
         Statements run one at a time over one connection.
 
         Args:
             cypher: One statement, with or without a final semicolon.
-            max_rows: Rows that are returned at most; `truncated` says whether there were more.
-            max_bytes: A larger result is refused.
-            timeout: Limit in seconds.
+            max_rows: Largest number of rows that are returned. `truncated` says whether there were
+                more.
+            max_bytes: Largest size of a result. A larger result is refused.
+            timeout: Time limit in seconds.
             **parameters: Values of the statement's parameters.
 
         Returns:
             The rows, as plain JSON values.
 
         Raises:
-            CypherRejected: The query was not run, was refused by the server, or was stopped; the
-                message says why.
-            GraphError: The server cannot be used.
-            ValueError: `max_rows` is below 1.
+            CypherRejected: If the query was not run, was refused by the server, or was stopped.
+                The message says why.
+            GraphError: If the server cannot be used.
+            ValueError: If `max_rows` is below 1.
         """
         statement = check_statement(cypher)
         if max_rows < 1:
@@ -87,13 +91,13 @@ class Graph(Loader):
 
 
 def connect(endpoint: GraphEndpoint | None = None) -> Graph:
-    """Connect to a graph; the embedded server, which may be restarting, is tried for a while.
+    """Connect to a graph. The embedded server may be restarting, so it is tried for a while.
 
     Args:
-        endpoint: The server. Without one, that of `NEO4J_URI`, or else the embedded one, which is
-            started if need be.
+        endpoint: The server. The default is the server that `NEO4J_URI` names, or else the
+            embedded server, which is started if need be.
 
     Raises:
-        GraphError: It cannot be used; the message says why.
+        GraphError: If the server cannot be used. The message says why.
     """
     return Graph(endpoint or services.graph_endpoint())

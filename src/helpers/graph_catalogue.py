@@ -55,28 +55,29 @@ class Catalogue(Connection):
     def kinds(self, what: Literal["labels", "relationshipTypes"]) -> list[str]:
         """List the labels of nodes or the types of relationships.
 
-        Those of the notes and of a user's own text are left out.
+        The list leaves out the kinds of the project's notes and of a user's own text.
         """
         rows = self.read(f"CALL db.{what}()")
         names = {name for row in rows for name in row.values()}
         return sorted(name for name in names - {MARKER} if not name.startswith(OWN_PREFIX))
 
     def count(self, pattern: str) -> int:
-        """Count the nodes or relationships that are the `n` of a pattern."""
+        """Count the nodes or relationships that the `n` of a pattern matches."""
         return int(self.read(f"MATCH {pattern} RETURN count(n) AS count")[0]["count"])
 
     @contextmanager
     def load_once(self, name: str, sha256: str) -> Iterator[bool]:
-        """Load a data set in a `with` block if it yields True: one process here at a time.
+        """Yield whether the `with` block has to load a data set.
 
-        It counts as loaded if the block ends without an error.
+        Only one process of this copy of the project loads at a time. The data set counts as
+        loaded if the block ends without an error.
 
         Args:
             name: Name of the data set.
             sha256: Digest of what is loaded.
 
         Raises:
-            GraphError: Another copy of the project loaded other data under this name.
+            GraphError: If another copy of the project loaded other data under this name.
         """
         BUILD.mkdir(parents=True, exist_ok=True)
         with FileLock(BUILD / "graph-load.lock"):
@@ -91,7 +92,7 @@ class Catalogue(Connection):
                 self.mark_loaded(name, sha256)
 
     def loaded(self, name: str, sha256: str) -> bool:
-        """Whether a data set is loaded to its end and looks as it did then; logs a difference."""
+        """Whether a data set was loaded completely and is unchanged since; a change is logged."""
         name = self._prefixed(name)
         notes = self.read(
             f"MATCH (m:{MARKER} {{name: $name}}) RETURN m.sha256 AS sha256, m.content AS content",
@@ -115,7 +116,7 @@ class Catalogue(Connection):
         return not changed
 
     def mark_loaded(self, name: str, sha256: str) -> None:
-        """Note that a data set is loaded to its end, and looks as the graph does now."""
+        """Note that a data set was loaded completely, and what the graph contains now."""
         content = self._content(self._keys.items(), self._edges)
         self._note(
             "MERGE",
@@ -127,11 +128,12 @@ class Catalogue(Connection):
         )
 
     def clear(self, *labels: str) -> None:
-        """Delete all nodes of these labels that are this copy's, with their relationships.
+        """Delete this copy's nodes of these labels, with their relationships.
 
         Raises:
-            GraphError: Some are not this copy's, or the embedded database is damaged.
-            ValueError: No label was named.
+            GraphError: If some of the nodes are not this copy's, or if the embedded database is
+                damaged.
+            ValueError: If no label was named.
         """
         if not labels:
             raise ValueError("clear needs the labels to delete.")

@@ -35,7 +35,7 @@ for _noisy in ("neo4j.notifications", "neo4j.io"):
 
 
 class GraphError(PublicError, RuntimeError):
-    """The graph server cannot be used as asked; the message says what to do."""
+    """The error if the graph server cannot be used as asked. The message says what to do."""
 
 
 class Connection:
@@ -79,7 +79,7 @@ class Connection:
         self._driver.close()
 
     def read(self, cypher: str, /, **parameters: Any) -> list[Row]:  # noqa: ANN401  # whatever Bolt can carry
-        """Run the project's own Cypher in a READ transaction; the rows hold plain JSON values."""
+        """Run the project's own Cypher in a READ transaction. The rows contain plain JSON values."""
         return self._run(cypher, parameters, neo4j.RoutingControl.READ)
 
     def _write(self, cypher: str, **parameters: Any) -> list[Row]:  # noqa: ANN401  # whatever Bolt can carry

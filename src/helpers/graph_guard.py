@@ -24,7 +24,7 @@ Refusal = Literal["Not allowed", "Refused", "Stopped"]
 
 
 class CypherRejected(PublicError, ValueError):
-    """Untrusted Cypher that was not allowed, refused by the server, or stopped."""
+    """The error for untrusted Cypher that was not allowed, refused by the server, or stopped."""
 
     def __init__(self, message: str, kind: Refusal = "Not allowed") -> None:
         """Keep the beginning and the end of a message that is too long."""
@@ -38,8 +38,8 @@ class Untrusted:
 
     Attributes:
         rows: Rows of plain JSON values.
-        truncated: Whether there were more than `max_rows`; the rest was not fetched.
-        seconds: Time from sending the statement, its plan checked, to the last row.
+        truncated: Whether there were more rows than `max_rows`, which were not fetched.
+        seconds: Time from sending the statement, after the check of its plan, to the last row.
     """
 
     rows: list[Row]

@@ -24,7 +24,7 @@ class Loader(Catalogue):
     """A connection that loads."""
 
     def constraint(self, label: str, prop: str) -> None:
-        """Make `prop` unique among the nodes of `label`, and indexed; nothing happens if it is."""
+        """Make `prop` unique among the nodes of `label` and index it, unless this was done before."""
         label = self._prefixed(label)
         self._write(
             f"CREATE CONSTRAINT IF NOT EXISTS FOR (n:{quoted(label)}) "
@@ -36,12 +36,13 @@ class Loader(Catalogue):
     ) -> int:
         """Create or update one node for each row of properties.
 
-        Properties that a row does not name stay as they are.
+        Properties that a row does not name do not change.
 
         Args:
             label: Label of the nodes.
             rows: Properties of each node.
-            key: Property that identifies a node. A `constraint` on it makes loading fast.
+            key: Property that identifies a node. A `constraint` on this property makes loading
+                fast.
             progress: Whether to show a progress bar.
 
         Returns:
@@ -64,13 +65,13 @@ class Loader(Catalogue):
     ) -> int:
         """Create or update one relationship for each pair of ends.
 
-        One process at a time may load a type, see `load_once`.
+        Only one process at a time may load a type (see `load_once`).
 
         Args:
             type_name: Type of the relationships.
-            rows: Keys of the two ends; the other fields are the relationship's properties.
+            rows: Keys of the two ends. The other fields are the relationship's properties.
             start: Label, key property and field of the node at the start.
-            end: The same of the node at the end.
+            end: Label, key property and field of the node at the end.
             progress: Whether to show a progress bar.
 
         Returns:

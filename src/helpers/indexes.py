@@ -1,4 +1,4 @@
-"""FAISS indexes of vectors: build, search, save, load; and texts that are searched by meaning."""
+"""FAISS indexes of vectors (build, search, save and load), and texts searched by meaning."""
 
 import shutil
 import time
@@ -49,13 +49,13 @@ MAX_TIES = 200
 class Index:
     """A FAISS index over vectors of length 1, searched by inner product (cosine).
 
-    A vector's id is its row when built.
+    The id of a vector is its row in the array from which the index was built.
 
     Attributes:
-        kind: flat (exact), ivf (searches the nearest clusters), or ivfpq (of quantised vectors
-            on the disk).
+        kind: flat (exact), ivf (searches only the nearest clusters), or ivfpq (searches the
+            nearest clusters of quantised vectors on the disk).
         size: Number of vectors.
-        dimension: Numbers of each vector.
+        dimension: Number of components of each vector.
     """
 
     def __init__(self, index: faiss.Index, kind: Kind) -> None:
@@ -70,7 +70,7 @@ class Index:
         """Build an index.
 
         Args:
-            vectors: Vectors of length 1, float32, (n, d).
+            vectors: Vectors of length 1, as a float32 array (n, d).
             kind: Kind of the index.
 
         Returns:
@@ -103,19 +103,19 @@ class Index:
     def search(
         self, queries: Floats, k: int, within: Integers | None = None
     ) -> tuple[Floats, Integers]:
-        """Find the vectors nearest to each query; equally near ones come in the order of ids.
+        """Find the vectors nearest to each query. Equally near vectors come in the order of ids.
 
         Args:
-            queries: Vectors of length 1, (m, d).
+            queries: Vectors of length 1, as an array (m, d).
             k: Number of vectors to find.
-            within: Distinct ids to search among, for a filter that goes before the search.
+            within: Distinct ids to search among, for a filter that is applied before the search.
 
         Returns:
-            Scores and ids, best first, (m, min(k, vectors searched)) each. An approximate index
-            that finds fewer fills up with the id -1.
+            Scores and ids, best first, as two arrays (m, min(k, vectors searched)). If an
+            approximate index finds fewer vectors, the remaining ids are -1.
 
         Raises:
-            ValueError: If `k` is below 1, or the queries are not of the index's dimension.
+            ValueError: If `k` is below 1, or the queries do not have the index's dimension.
         """
         if k < 1:
             raise ValueError(f"k must be at least 1, not {k}.")
@@ -146,10 +146,10 @@ class Index:
         return engine.SearchParametersIVF(sel=selector, nprobe=PROBED_CLUSTERS)
 
     def save(self, folder: Path) -> None:
-        """Write the index to `folder`, in place of what is there.
+        """Write the index to `folder`, and replace the folder's former content.
 
         Raises:
-            OSError: If it cannot be written.
+            OSError: If the index cannot be written.
         """
         with artifacts.replacing(folder) as part:
             part.mkdir()
@@ -165,7 +165,7 @@ class Index:
     def load(cls, folder: Path) -> Self:
         """Read the index saved in `folder`.
 
-        A FileNotFoundError says that there is none, a ValueError that it is damaged.
+        A FileNotFoundError means that there is no index, and a ValueError that it is damaged.
         """
         kind = artifacts.read_log(folder, FILE)["kind"]
         flags = faiss.IO_FLAG_MMAP if kind == "ivfpq" else 0
@@ -199,9 +199,9 @@ def cached_index(
     """Load the index of texts from the disk, or build it and keep it there.
 
     Args:
-        name: Begins the name of its folder.
-        texts: The texts; a text's id is its place.
-        encoder: Encodes the texts.
+        name: Beginning of the name of the index's folder.
+        texts: The texts. The id of a text is its position.
+        encoder: The encoder of the texts.
         kind: Kind of the index.
         progress: Whether to show a bar.
 
@@ -261,16 +261,16 @@ CHECKED_AT_ONCE = 16
 
 
 class TextIndex:
-    """Texts that are searched by meaning; a text's id is its place.
+    """Texts that are searched by meaning. The id of a text is its position.
 
-    Results are stored (see `neighbours`). The texts are encoded, and the index is built, when a
-    search is not stored.
+    Results are stored (see `neighbours`). When a search is not stored, the texts are encoded and
+    the index is built.
 
     Attributes:
         texts: The texts.
-        encoder: Encodes texts and queries.
+        encoder: The encoder of texts and queries.
         kind: Kind of the FAISS index.
-        name: Name of the index on the disk; without one it is not kept there.
+        name: Name of the index on the disk. An index without a name is not kept on the disk.
     """
 
     def __init__(
@@ -299,7 +299,7 @@ class TextIndex:
 
     @cached_property
     def index(self) -> Index:
-        """The index over the texts' vectors, built or loaded now."""
+        """The index over the texts' vectors, built or loaded at first use."""
         if self.name:
             index = cached_index(self.name, self.texts, self.encoder, self.kind)
         else:
@@ -315,11 +315,11 @@ class TextIndex:
 
         Args:
             queries: Texts, in any number.
-            k: Number of texts to look at.
-            keep: Ids to select from these; by default all.
+            k: Number of nearest texts among which the search selects.
+            keep: Ids that the search may select. The default is all ids.
 
         Returns:
-            For each query the ids among the `k` nearest, best first.
+            For each query, the selected ids among the `k` nearest texts, best first.
         """
         marks = None if keep is None else set(keep.tolist())
 
@@ -346,11 +346,11 @@ class TextIndex:
         Args:
             queries: Texts, in any number.
             k: Number of texts to find.
-            within: Ids to search among, distinct; by default all.
+            within: Distinct ids to search among. The default is all ids.
 
         Returns:
-            For each query the ids and cosines of the nearest texts, best first; fewer than `k`
-            if there are fewer.
+            For each query, the ids and cosines of the `k` nearest texts, best first. If there are
+            fewer texts, the result contains all of them.
         """
 
         def find(missing: list[Query]) -> list[Result]:
@@ -363,11 +363,11 @@ class TextIndex:
         """Compare a query with some of the texts.
 
         Args:
-            query: What the texts are compared with.
-            rows: Ids of the texts, distinct, (n,).
+            query: The text with which the texts are compared.
+            rows: Distinct ids of the texts, as an array (n,).
 
         Returns:
-            The cosine with each text, (n,).
+            The cosine with each text, as an array (n,).
         """
 
         def find(missing: list[Query]) -> list[Result]:
@@ -413,12 +413,12 @@ class TextIndex:
         return _NeighbourCheck(self, rows)
 
     def cosines_now(self, query: str, rows: Integers) -> Floats:
-        """The same as `cosines`, encoding just these texts; nothing is stored."""
+        """Do the same as `cosines`, but encode only these texts and store nothing."""
         vector = self.encoder.encode([query], progress=False)[0]
         return self.encode_rows(rows) @ vector
 
     def encode_rows(self, rows: Integers) -> Floats:
-        """Encode the texts with these ids, (n, dimension)."""
+        """Encode the texts with these ids, as an array (n, dimension)."""
         if len(rows) == 0:
             return np.empty((0, self.encoder.dimension), dtype=np.float32)
         return self.encoder.encode([self.texts[row] for row in rows], progress=False)

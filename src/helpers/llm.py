@@ -1,8 +1,8 @@
 """Client of an LLM server that speaks the OpenAI API.
 
-Requests are sent concurrently. Each reply is stored as it arrives, under a key made of
-all that decides it (see `helpers.requests`): the original model, whatever engine serves
-it, adapter, parameters and prompt. So a second run needs no model, on any machine.
+Requests are sent concurrently. Each reply is stored as it arrives. Its key is made of all that
+decides the reply (see `helpers.requests`), namely the original model, whatever engine serves it,
+the adapter, the parameters and the prompt. A second run therefore needs no model, on any machine.
 """
 
 import threading
@@ -112,7 +112,7 @@ class LLM:
         self._asker = Asker(endpoint, start, salt, self._patience, self._waits)
 
     def adapted(self, adapter: Adapter) -> Self:
-        """The model with one of the LoRA adapters that its server serves."""
+        """Return the model with one of the LoRA adapters that its server serves."""
         endpoint = self.endpoint.adapted(adapter)
         start = self._start
         if start is None:
@@ -124,11 +124,11 @@ class LLM:
         return self._copy(endpoint, start_adapted)
 
     def with_cache_salt(self, salt: str) -> Self:
-        """The model for timed requests, which reuse no prompt of another salt.
+        """Return the model for timed requests, which reuse no prompt of another salt.
 
         Args:
-            salt: Any text. vLLM reuses prompts within a salt; llama.cpp has no salts
-                and reuses none; other servers are not told.
+            salt: Any text. vLLM reuses prompts only within a salt. llama.cpp has no salts and
+                reuses no prompts. Other servers do not receive the salt.
         """
         return self._copy(self.endpoint, self._start, salt)
 
@@ -166,14 +166,14 @@ class LLM:
         Args:
             prompts: Messages, or plain text for a base model without a chat template.
             max_tokens: Longest reply, in tokens.
-            temperature: Sampling temperature; 0 takes the likeliest token.
+            temperature: Sampling temperature. At 0, the model takes the likeliest token.
             top_p: Probability mass of nucleus sampling.
             seed: Seed of the sampling.
             stop: Strings that end a reply.
-            logprobs: Whether replies have the likeliest first tokens (chat messages
+            logprobs: Whether replies contain the likeliest first tokens (chat messages
                 only).
-            overflow: What to do with a prompt that does not fit the context: raise an
-                error, or record the status "overflow".
+            overflow: Whether a prompt that does not fit the context raises an error or is
+                recorded with the status "overflow".
             extra: Further fields of the request.
             label: Name of the step.
 
@@ -182,7 +182,7 @@ class LLM:
 
         Raises:
             ContextOverflowError: If a prompt does not fit the context.
-            LlmError: If the server failed. Replies that had arrived are stored.
+            LlmError: If the server failed. Replies that had already arrived are stored.
         """
         parameters: dict[str, Any] = {
             "max_tokens": max_tokens,
@@ -246,7 +246,7 @@ class LLM:
     def loglikelihood_many(
         self, pairs: Sequence[tuple[str, str]], *, label: str = "log-likelihood"
     ) -> list[Loglikelihood]:
-        """Compute how likely a model continues a text as given.
+        """Compute how likely a model is to continue a text as given.
 
         Args:
             pairs: Context and continuation, as plain text.
@@ -374,8 +374,8 @@ class LLM:
     def recheck_stored(self) -> None:
         """Ask for a sample of the stored answers again and count how many are the same.
 
-        The samples of all steps are sent together. A request is rechecked once per
-        engine and machine. Results are in ``usage.checked`` and ``usage.same``. If no
+        The samples of all steps are sent together. A request is asked again only once per
+        engine and machine. ``usage.checked`` and ``usage.same`` contain the results. If no
         server can be started, a warning says so.
         """
         samples = [
@@ -424,7 +424,7 @@ class LLM:
 
     @property
     def engine_and_version(self) -> tuple[str, str]:
-        """What gave the replies that were used, with counts where there were several."""
+        """Say which engines gave the replies that were used, with counts if there were several."""
         if not self.usage.sources:
             return self.endpoint.engine, self.endpoint.version
         return describe_sources(self.usage, self._served.source)
@@ -440,13 +440,13 @@ def connect(
     """Connect to the LLM of the settings, or to an embedded one.
 
     Args:
-        model: Name of the model. The setting ``LLM_MODEL`` takes its place.
+        model: Name of the model. The setting ``LLM_MODEL`` overrides it.
         exact: Whether to ask this model even if ``LLM_MODEL`` names another one.
         adapters: LoRA adapters to serve; see `LLM.adapted`.
         **options: Further arguments of `LLM`.
 
     Returns:
-        The client. An embedded server is started when a request is not stored.
+        The client. It starts an embedded server as soon as a request is not stored.
     """
     endpoint = partial(llm_endpoint, model, exact=exact, adapters=adapters)
     return LLM(endpoint(start=False), start=endpoint, **options)

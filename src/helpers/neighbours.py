@@ -60,10 +60,10 @@ class Result:
     """What was found for one query.
 
     Attributes:
-        ids: Rows of the texts found, best first, or what else the search says of them.
-        scores: A score of each, rounded to millionths; may be empty.
-        seconds: Time of the search when it was made. A finder that gives 0 leaves it to
-            `replay_or_search`, which counts the making of an index, too.
+        ids: Ids of the texts found, best first, or other numbers that the search returns.
+        scores: The score of each text, rounded to millionths. May be empty.
+        seconds: Time of the search when it was made. If a finder gives 0, `replay_or_search`
+            measures the time, which then includes the building of an index.
     """
 
     ids: Integers

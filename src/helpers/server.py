@@ -40,12 +40,12 @@ FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 8.0
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a server is waited for, in seconds.
+    """How long a client waits for a server, in seconds.
 
     Attributes:
-        reply: For a whole reply, its way through the server's queue included.
-        repeat: For a server that fails or is away: longer than an embedded server's
-            restart takes.
+        reply: Longest wait for a whole reply, the server's queue included.
+        repeat: Longest wait for a server that fails or is away. It is longer than the restart
+            of an embedded server.
     """
 
     reply: float = 600.0

@@ -9,13 +9,13 @@ from helpers.completions import Answer, Answered
 
 @dataclass
 class Usage:
-    """What the distinct requests of one client came to, as if all had been asked now.
+    """Counts over the distinct requests of one client, as if all had been sent now.
 
     Attributes:
         cached: Number of replies that were stored before.
-        prompt_tokens: Sum over the replies whose server counts them.
-        kept_seconds: Those of the seconds that stored replies took when made, over the
-            requests under way at once.
+        prompt_tokens: Sum over the replies whose server counts tokens.
+        kept_seconds: The part of `seconds` that stored replies took when they were made,
+            divided by the number of requests under way at once.
         keys: Label of the step that asked first, by key.
         sources: Number of replies by engine, version and precision that gave them.
         changes: Number of replies by what was changed in their request.
@@ -24,7 +24,7 @@ class Usage:
         uncounted: Number of replies whose server counts no tokens.
         thoughts: Number of replies that began with a thought.
         checked: Number of stored requests that were asked again, by step.
-        same: Number of these that got the same reply.
+        same: Number of these requests that got the same reply.
     """
 
     requests: int = 0
@@ -48,8 +48,8 @@ class Usage:
         """Count the answers of a step, unless they were counted before.
 
         Args:
-            answers: By key.
-            waited: Seconds that were waited for new ones.
+            answers: The answers, by key.
+            waited: Seconds of waiting for new answers.
             label: Name of the step.
             concurrency: Number of requests under way at once.
         """

@@ -1,9 +1,9 @@
 """Encoders of texts into vectors of length 1, so that an inner product is a cosine.
 
-The default, all-MiniLM-L6-v2 (Reimers & Gurevych 2019), stands in for the hosted ada-002 of
-side_effects.md (Methods). A vector does not depend on what is encoded beside it, nor on the
-processor but in the seventh digit: activations are neither quantised nor rounded, and texts never
-padded.
+The default, all-MiniLM-L6-v2 (Reimers & Gurevych 2019), stands in for ada-002, the hosted encoder
+of the paper on drug side effects (its Methods). The vector of a text does not depend on the texts
+that are encoded with it, because texts are never padded. It depends on the processor only in the
+seventh digit, because activations are neither quantised nor rounded.
 """
 
 import hashlib
@@ -57,7 +57,7 @@ MATCHING_LAYERS = {"microsoft/deberta-xlarge-mnli": 40}
 
 
 class EncoderUnavailable(PublicError, RuntimeError):
-    """No encoder of that name can be loaded; the message says what to install."""
+    """The error if no encoder of that name can be loaded. The message says what to install."""
 
 
 class Encoder(ABC):
@@ -65,11 +65,13 @@ class Encoder(ABC):
 
     Attributes:
         name: The model's name.
-        engine: What runs it, with version and precision.
-        digest: Digest of what decides the vectors.
-        dimension: Numbers of a vector.
-        max_tokens: Tokens of a text that it reads, two special ones included.
-        truncated: Texts of the last `encode` that are longer; the rest left no trace.
+        engine: The software that runs the model, with version and precision.
+        digest: Digest of all that decides the vectors.
+        dimension: Number of components of a vector.
+        max_tokens: Largest number of tokens of a text that the model reads, two special tokens
+            included.
+        truncated: Number of texts of the last `encode` that are longer. The model did not read
+            the rest of these texts.
     """
 
     name: str
@@ -80,14 +82,14 @@ class Encoder(ABC):
     truncated: int = 0
 
     def encode(self, texts: Sequence[str], progress: bool = True) -> Floats:
-        """Encode texts, each distinct one once.
+        """Encode texts, each distinct text once.
 
         Args:
             texts: Strings, in any number.
             progress: Whether to show a bar.
 
         Returns:
-            Vectors of length 1, (texts, dimension).
+            Vectors of length 1, as an array (texts, dimension).
         """
         unique, rows = _distinct(texts)
         vectors, truncated = self._encode(unique, progress)
@@ -114,7 +116,7 @@ class Encoder(ABC):
             progress: Whether to show a bar.
 
         Returns:
-            Vectors of length 1 of each text's tokens, (tokens, dimension).
+            Vectors of length 1 of each text's tokens, as arrays (tokens, dimension).
         """
         unique, rows = _distinct(texts)
         vectors, truncated = self._encode_tokens(unique, progress)
@@ -340,10 +342,10 @@ class SentenceTransformers(Encoder):
 
 
 class Remembering(Encoder):
-    """Another encoder's vectors, each text encoded once however often it is asked for.
+    """An encoder that remembers another encoder's vectors and encodes each text only once.
 
-    Those of `MIN_STORED` new texts or more are stored, for the next run that encodes the same with
-    the same weights.
+    If `MIN_STORED` or more texts are new, their vectors are stored for the next run that encodes
+    the same texts with the same weights.
     """
 
     def __init__(self, inner: Encoder) -> None:
@@ -391,10 +393,10 @@ class Remembering(Encoder):
 
 
 def encoder(name: str = DEFAULT_ENCODER) -> Encoder:
-    """Load an encoder, once a process.
+    """Load an encoder, only once in a process.
 
     Args:
-        name: `DEFAULT_ENCODER`, or a sentence-transformers model.
+        name: `DEFAULT_ENCODER`, or the name of a sentence-transformers model.
 
     Returns:
         The encoder.

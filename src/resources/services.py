@@ -202,11 +202,11 @@ def _planned_llm(model: str) -> LlmEndpoint:
 
 
 def why_not_served(model: str, *, exact: bool = True) -> str:
-    """Say why a model cannot be asked; empty if it can.
+    """Say why a model cannot be asked. The text is empty if it can.
 
     Args:
-        model: The model; an empty name is not served.
-        exact: Whether only that very model will do, whatever `LLM_MODEL` says.
+        model: Name of the model. An empty name means that the profile names no model.
+        exact: Whether only this model will do, even if `LLM_MODEL` names another one.
     """
     if not model:
         return "This profile names no model for it."
