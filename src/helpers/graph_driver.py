@@ -79,7 +79,7 @@ class Connection:
         self._driver.close()
 
     def read(self, cypher: str, /, **parameters: Any) -> list[Row]:  # noqa: ANN401  # whatever Bolt can carry
-        """Run the project's own Cypher in a READ transaction. The rows contain plain JSON values."""
+        """Run the project's own Cypher in a READ transaction. Rows contain plain JSON values."""
         return self._run(cypher, parameters, neo4j.RoutingControl.READ)
 
     def _write(self, cypher: str, **parameters: Any) -> list[Row]:  # noqa: ANN401  # whatever Bolt can carry

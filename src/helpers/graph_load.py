@@ -24,7 +24,7 @@ class Loader(Catalogue):
     """A connection that loads."""
 
     def constraint(self, label: str, prop: str) -> None:
-        """Make `prop` unique among the nodes of `label` and index it, unless this was done before."""
+        """Make `prop` unique among the nodes of `label`, with an index, unless this is done."""
         label = self._prefixed(label)
         self._write(
             f"CREATE CONSTRAINT IF NOT EXISTS FOR (n:{quoted(label)}) "
