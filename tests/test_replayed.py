@@ -61,7 +61,7 @@ def make(tmp_path) -> Make:
         (
             Replayed(),
             Replayed(8, 4),
-            "4 of 8 (50.0 %) searches were replayed from the store. None was repeated.",
+            "4 of 8 (50.0 %) searches were replayed from the store. No stored result was repeated.",
         ),
         (Replayed(5), Replayed(), "None of 5 replies were replayed from the store."),
         (

@@ -437,8 +437,8 @@ def enough_clusters(n_clusters: int, n_tests: int = 1) -> bool:
 
 def too_few_clusters(n_clusters: int, why: str) -> Decision:
     """The decision where no randomisation of the clusters can be significant."""
-    limit = f"A randomisation of {n_clusters} clusters cannot be significant"
-    return Decision("not tested", f"{limit}, whatever the answers. {why}", reason="too few")
+    limit = f"A randomisation test of {n_clusters} clusters cannot be significant"
+    return Decision("not tested", f"{limit}, whatever the answers are. {why}", reason="too few")
 
 
 def is_model_of(model: str, names: Iterable[str]) -> bool:

@@ -388,11 +388,19 @@ class Rule(Strict):
         rows = self._rows_in_words()
         if self.interaction:
             ((name, (inside, outside)),) = self.interaction.items()
-            return _sentence(
-                f"{rows}the {difference} must be larger where {name} is {inside} than where it is "
-                f"{outside}. The 95 % interval of this change, over clusters, must lie above "
-                f"{self._in_points(self.boundary)}."
+            larger, smaller = (
+                f"on rows marked {quoted(condition_words(name, [value]))}"
+                for value in (inside, outside)
             )
+            return _sentence(
+                f"{rows}the {difference} must be larger {larger} than {smaller}. The 95 % interval "
+                f"of this change, over clusters, must lie above {self._in_points(self.boundary)}."
+            )
+        if self.better:
+            higher = f"{with_article(self.measure)} must be significantly higher for {first}"
+            criterion = _sentence(f"{rows}{higher} than for {others}.")
+            margin = f" {self._margin_in_words()}" if self.margin else ""
+            return f"{criterion}{margin} {self._test_in_words(label)}"
         is_one = len(self.first) * len(self.than) == 1 and not self.each
         subject = f"{'the' if is_one else 'every'} {difference}"
         criterion = _sentence(f"{rows}{self._criterion_in_words(subject)}.")
@@ -400,19 +408,20 @@ class Rule(Strict):
 
     def _test_in_words(self, label: Callable[[str], str]) -> str:
         is_family = len(self.first) * len(self.than) > 1 or bool(self.each or self.family)
-        test = "The test is a paired randomisation by cluster"
-        test += ", adjusted by Holm" * is_family
-        if self.family:
-            in_family = listed([label(arm) for arm in self.family])
-            test += f" together with the comparisons with {in_family}, where these have answers"
-        return f"{test}."
+        test = "The test is a paired randomisation test by cluster"
+        test += ", with Holm's adjustment" * is_family
+        if not self.family:
+            return f"{test}."
+        in_family = listed([label(arm) for arm in self.family])
+        also = f"The adjustment also covers the comparisons with {in_family}"
+        return f"{test}. {also}, where these have answers."
+
+    def _margin_in_words(self) -> str:
+        is_one = len(self.first) * len(self.than) == 1 and not self.each
+        interval = f"The 95 % interval of {'the' if is_one else 'every'} difference"
+        return f"{interval} must lie above {self._in_points(self.margin or 0.0)}."
 
     def _criterion_in_words(self, subject: str) -> str:
-        if self.better and self.margin:
-            margin = self._in_points(self.margin)
-            return f"{subject} must be significant with a 95 % interval above {margin}"
-        if self.better:
-            return f"{subject} must be positive and significant"
         margin = self._in_points(self.tolerated)
         if self.equivalent:
             return f"the 95 % interval of {subject} must lie within ±{margin}"

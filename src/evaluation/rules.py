@@ -509,6 +509,8 @@ def _decide_interaction(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
     ((name, values),) = rule.interaction.items()
     parts = []
     texts = []
+    inside, outside = (formats.quoted(condition_words(name, [value])) for value in values)
+    change = f"from rows marked {outside} to rows marked {inside}"
     for first, second in product(rule.first, rule.than):
         difference = interaction(rows, (first, second), rule.measure, (name, values))
         measure = measure_label(rule.measure)
@@ -518,14 +520,14 @@ def _decide_interaction(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
         )
         words = (
             f"the change of the difference in {measure} between {rows.label(first)} and "
-            f"{rows.label(second)} from {name} {values[1]} to {name} {values[0]}"
+            f"{rows.label(second)} {change}"
         )
         part = Part(
             difference, Criterion(rule), label, unit(rule.measure), rule.boundary, words=words
         )
         parts.append(part)
         texts.append(
-            f"From {name} {values[1]} to {name} {values[0]}, the difference in {measure} between "
+            f"{evidence.sentence_case(change)}, the difference in {measure} between "
             f"{rows.label(first)} and {rows.label(second)} changes by "
             f"{figures.points(difference)} points (n = {difference.n:,})."
         )

@@ -326,7 +326,7 @@ def _here_cell(claim: Claim, runs: Runs, empty: str) -> Row:
     row = {"answer": "not run", "why": empty, "test": claim.decided_by, "notebook": ""}
     run, finding = _newest(runs, "claims", claim.id, "rerun")
     if run and not run.here_findings:
-        why = "The run is of a version that did not ask this."
+        why = "This run was made before the project asked this question."
         return row | _NO_EVIDENCE | {"why": why, "reason": "not recorded"}
     return row | _NO_EVIDENCE
 

@@ -95,7 +95,8 @@ def balance(claims: pd.DataFrame) -> str:
                 words = _ONE_OR_MANY[word][count > 1]
                 counts.append(f"{count} {words}{_by_print(question, claims, word)}")
         texts.append(f"{question.title} {figures.listed(counts)}.")
-    return f"{len(claims)} claims. {' '.join(texts)}"
+    subject = f"each of {len(claims)} claims" if len(claims) > 1 else "one claim"
+    return f"We asked two questions about {subject}. {' '.join(texts)}"
 
 
 def _by_print(question: Question, claims: pd.DataFrame, word: str) -> str:

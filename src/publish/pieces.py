@@ -26,12 +26,11 @@ def run_line(record: Record) -> str:
     stored, and how much of that was equal when made again.
     """
     machine = record.provenance
-    commit = f"commit {machine.commit[:10]}" if machine.commit else "outside version control"
+    commit = f"commit {machine.commit[:10]}" if machine.commit else "code outside version control"
     commit += " with changes" if machine.dirty else ""
     date = f"{record.created:%d %B %Y}".lstrip("0")
-    models = ", ".join(answering(record))
-    parts = (date, f"profile {record.profile}", commit, models, _time_taken(record))
-    which_run = "; ".join(part for part in parts if part)
+    used = figures.listed([f"the profile {record.profile}", commit, *answering(record)])
+    which_run = f"The run of {date} used {used}. It took {_time_taken(record)}"
     replayed = replayed_sentences([record]).removesuffix(".")
     return f"{which_run}. {replayed}" if replayed else which_run
 
@@ -55,8 +54,8 @@ def findings(record: Record) -> Markup:
     models = dict.fromkeys(name for found in record.here_findings for name in found.models)
     by_models = ""
     if models:
-        quoted = "\N{LEFT DOUBLE QUOTATION MARK}here\N{RIGHT DOUBLE QUOTATION MARK}"
-        by_models = f"; {quoted} means by {figures.listed(list(models))}"
+        quoted = "\N{LEFT DOUBLE QUOTATION MARK}Here\N{RIGHT DOUBLE QUOTATION MARK}"
+        by_models = f". {quoted} refers to the answers of {figures.listed(list(models))}."
     lead = Markup(
         '<p class="rag-lead" id="claims">{}\N{RIGHT SINGLE QUOTATION MARK}s claims{}</p>'
     ).format(whose, by_models)

@@ -110,7 +110,7 @@ def _repeated_sentences(replies: Replayed, searches: Replayed) -> list[str]:
     if not total.stored:
         return []
     if not total.repeated:
-        return ["None was repeated."]
+        return ["No stored result was repeated."]
     sentences = []
     if replies.stored:
         sentences.append(_outcome_sentence("re-asked", "questions", "replies", replies))

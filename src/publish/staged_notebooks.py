@@ -65,7 +65,7 @@ def staged_notebooks(chapter: Chapter) -> Iterator[StagedPage]:
         path, record = chapter.beside
         mark = "SAMPLE run" if record.sample else "smoke run"
         text = (
-            "Computed on the small bundled sample: it shows that the software works and is no "
+            "This run used the small bundled sample. It shows that the software works, and is no "
             "evidence about the paper. "
             f"The chapter itself is [here]({chapter.name}.ipynb)"
         )
@@ -81,9 +81,9 @@ def _run_sentences(chapter: Chapter) -> str:
     record = chapter.record
     data = "synthetic data" if record and record.synthetic else "real data"
     sentences = {
-        "yours": f"**Your run**, on {data}.",
-        "reference": f"**Reference results**, on {data}; `make reproduce` shows your own.",
-        "none": "**Not run yet.** This is the source alone; `make reproduce` runs it.",
+        "yours": f"**Your run** on {data}.",
+        "reference": f"**Reference results** on {data}. `make reproduce` shows your own results.",
+        "none": "**Not run yet.** This page shows only the code, which `make reproduce` runs.",
     }[chapter.origin]
     if chapter.beside:
         sentences += f" A [smaller run]({chapter.name}_sample.ipynb) shows that the software works."
