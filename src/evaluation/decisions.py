@@ -230,8 +230,8 @@ def corrected_text(corrections: Iterable[Correction]) -> str:
         subject = "one part" if is_one else f"{figures.in_words(len(texts))} parts"
         verb = "refutes" if is_one else "refute"
         still = f"still {verb}" if refutes else f"no longer {verb}"
-        correction = f"Bonferroni's correction for {n_intervals} intervals"
-        sentences.append(f" With {correction}, {subject} {still} the claim.")
+        corrected = f" With Bonferroni's correction for {n_intervals} intervals, {subject}"
+        sentences.append(f"{corrected} {still} the claim.")
         sentences += [f" {evidence.sentence_case(text)}." for text in texts]
     return "".join(sentences)
 
