@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar, get_args
@@ -358,14 +358,8 @@ class Rule(Strict):
     def _rows_in_words(self) -> str:
         """The rows that the rule is restricted to, as its sentence begins; empty for all rows."""
         words = f"for each {self.each}, " if self.each else ""
-        conditions = [
-            quoted(condition_words(name, values))
-            for name, values in self.where.items()
-            if any(values)
-        ]
-        if conditions:
-            words += f"among the rows marked {' and '.join(conditions)}, "
-        return words
+        where = rows_in_words(self.where)
+        return f"{words}{where}, " if where else words
 
     def _bound_in_words(self, label: Callable[[str], str]) -> str:
         bound = self._in_unit(self.bound or 0.0)
@@ -388,10 +382,7 @@ class Rule(Strict):
         rows = self._rows_in_words()
         if self.interaction:
             ((name, (inside, outside)),) = self.interaction.items()
-            larger, smaller = (
-                f"on rows marked {quoted(condition_words(name, [value]))}"
-                for value in (inside, outside)
-            )
+            larger, smaller = (rows_in_words({name: [value]}) for value in (inside, outside))
             return _sentence(
                 f"{rows}the {difference} must be larger {larger} than {smaller}. The 95 % interval "
                 f"of this change, over clusters, must lie above {self._in_points(self.boundary)}."
@@ -442,11 +433,44 @@ def _each_of(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"each of {listed(names)}"
 
 
-def condition_words(name: str, values: Sequence[str]) -> str:
-    """A restriction of the rows in words; a task is known by its name alone."""
-    *others, last = [value.replace("_", " ") for value in values]
+_ROWS_OF_TASKS: Final = {
+    "rows": "the pairs split by rows",
+    "rerank": "the reranked candidates",
+    "follow_up": "follow-up questions",
+}
+_ROWS_OF_STRATA: Final = {
+    "kind": "on questions of the kind {}",
+    "names": "on names that are {}",
+    "drug named by": "on questions that name a drug by {}",
+    "status": "on notes whose status is {}",
+    "own document": "on questions whose own document is {}",
+    "holds": "where the contexts contain {}",
+}
+"""How a sentence names the rows of a stratum, by their values."""
+
+
+def rows_in_words(where: Mapping[str, Sequence[str]]) -> str:
+    """The rows that meet some conditions: `on questions of the kind “two hops”`.
+
+    Args:
+        where: Values of each stratum. The task is named only if it stands alone.
+
+    Returns:
+        The words, empty if there is no condition.
+    """
+    conditions = {name: values for name, values in where.items() if any(values)}
+    tasks = conditions.pop("task", ())
+    if tasks and not conditions:
+        names = [_ROWS_OF_TASKS.get(task, f"the {task.replace('_', ' ')}") for task in tasks]
+        return f"on {listed(names)}"
+    return ", ".join(_rows_of_stratum(name, values) for name, values in conditions.items())
+
+
+def _rows_of_stratum(name: str, values: Sequence[str]) -> str:
+    template = _ROWS_OF_STRATA.get(name, f"on rows whose {name} is {{}}")
+    *others, last = [quoted(value.replace("_", " ")) for value in values]
     words = f"{', '.join(others)} or {last}" if others else last
-    return words if name == "task" else f"{name}: {words}"
+    return template.format(words)
 
 
 def _without_underscores(arm: str) -> str:

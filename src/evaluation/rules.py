@@ -17,14 +17,14 @@ from typing import Any, Final, Literal
 
 import pandas as pd
 
-from evaluation import decisions, evidence, figures, formats
+from evaluation import decisions, evidence, figures
 from evaluation.answers import COLUMNS, NotRunError
 from evaluation.decisions import Decision, Interval, Part
 from evaluation.interactions import interaction
 from evaluation.measures import measure_label, measure_of, measure_words, unit, with_article
 from evaluation.metrics import Score
 from evaluation.outcomes import PAIRING_COLUMNS, Comparison, Outcomes
-from evaluation.published import Basis, Claim, Rule, condition_words
+from evaluation.published import Basis, Claim, Rule, rows_in_words
 from evaluation.record import Run
 from evaluation.records import ArmValue
 from evaluation.verdicts import findings
@@ -157,8 +157,8 @@ def _as_reported(decision: Decision, rule: Rule, outcomes: Outcomes) -> dict[str
     needed = decisions.two_digits(decision.needed) if decision.needed else None
     if needed:
         why += (
-            " If the true values are those found here, a test with a power of 80 % needs about "
-            f"{needed:,} rows."
+            f" If the true values are those found here, a test needs about {needed:,} rows to "
+            "decide with a power of 80 %."
         )
     return {
         "why": why,
@@ -496,7 +496,7 @@ def _no_answers(rule: Rule, missing: Sequence[str], scoped: _Scoped, kind: Basis
     if scoped.others:
         return decisions.another_model(rule.scope, scoped.others)
     names = [scoped.rows.label(arm) for arm in missing]
-    has_none = "The authors released no" if kind == "rescored" else "This chapter has no"
+    has_none = "The authors released no" if kind == "rescored" else "This run has no"
     whose = names[0] if len(names) == 1 else "these arms"
     unknown = measure_of(rule.measure, whose)
     why = f"{has_none} answers by {figures.listed(names)}, so {unknown} is unknown."
@@ -509,8 +509,7 @@ def _decide_interaction(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
     ((name, values),) = rule.interaction.items()
     parts = []
     texts = []
-    inside, outside = (formats.quoted(condition_words(name, [value])) for value in values)
-    change = f"from rows marked {outside} to rows marked {inside}"
+    inside, outside = (rows_in_words({name: [value]}) for value in values)
     for first, second in product(rule.first, rule.than):
         difference = interaction(rows, (first, second), rule.measure, (name, values))
         measure = measure_label(rule.measure)
@@ -519,17 +518,17 @@ def _decide_interaction(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
             f"{name} {values[0]} minus {values[1]}"
         )
         words = (
-            f"the change of the difference in {measure} between {rows.label(first)} and "
-            f"{rows.label(second)} {change}"
+            f"the lead of {rows.label(first)} over {rows.label(second)} in {measure} {inside} "
+            f"minus the lead {outside}"
         )
         part = Part(
             difference, Criterion(rule), label, unit(rule.measure), rule.boundary, words=words
         )
         parts.append(part)
         texts.append(
-            f"{evidence.sentence_case(change)}, the difference in {measure} between "
-            f"{rows.label(first)} and {rows.label(second)} changes by "
-            f"{figures.points(difference)} points (n = {difference.n:,})."
+            f"The lead of {rows.label(first)} over {rows.label(second)} in {measure} {inside}, "
+            f"minus the lead {outside}, is {figures.points(difference)} points "
+            f"(n = {difference.n:,})."
         )
     why = " ".join(texts)
     n_clusters = rows.frame.cluster.nunique()
@@ -722,17 +721,13 @@ def _describe_comparison(comparison: Comparison, rows: Outcomes, rule: Rule) -> 
 def _where_in_words(
     rule: Rule, strata: Mapping[str, Sequence[str]], comparison: Comparison | None = None
 ) -> str:
-    """Where a comparison or score holds, as its sentence begins: `on GIT, among the rows ...`."""
+    """Where a comparison or score holds, as its sentence begins: `on GIT, on questions ...`."""
     words = []
     if comparison and comparison.model:
         words.append(f"{'with' if rule.each == 'model' else 'on'} {comparison.model}")
-    marks = [
-        formats.quoted(condition_words(name, values))
-        for name, values in strata.items()
-        if any(values)
-    ]
-    if marks:
-        words.append(f"among the rows marked {' and '.join(marks)}")
+    conditions = rows_in_words(strata)
+    if conditions:
+        words.append(conditions)
     return ", ".join(words)
 
 

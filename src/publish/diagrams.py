@@ -215,7 +215,7 @@ def diagram_html(diagram: Diagram, prefix: str = "", chapter: str = "") -> str:
     """
     wide = _Drawing(diagram, _wide_boxes(diagram), prefix, chapter, is_column=False)
     narrow = _Drawing(diagram, _narrow_boxes(diagram), prefix, chapter, is_column=True)
-    caption = f"{diagram.title}. Redrawn after {diagram.source}; each part leads to its chapter."
+    caption = f"{diagram.title}. Redrawn after {diagram.source}. Each part links to its chapter."
     figure = Markup(
         '<figure class="rag-diagram">'
         '<div class="rag-wide">{}</div><div class="rag-narrow">{}</div>'
