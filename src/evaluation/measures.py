@@ -107,8 +107,10 @@ def measure_label(measure: str) -> str:
 
 @lru_cache
 def measure_words(measure: str) -> str:
-    """A measure within a sentence: `95th percentile of the latency`."""
+    """A measure within a sentence: `median latency`, `95th percentile of the latency`."""
     statistic, base = parts(measure)
+    if statistic == "median":
+        return f"median {measure_label(base)}"
     if statistic in STATISTICS:
         return f"{STATISTICS[statistic]} of the {measure_label(base)}"
     return WORDS.get(measure, measure_label(measure))
@@ -117,7 +119,8 @@ def measure_words(measure: str) -> str:
 def with_article(measure: str) -> str:
     """A measure within a sentence, a share with its article: `the share of exact sets`."""
     words = measure_words(measure)
-    return f"the {words}" if words.startswith("share ") or " of " in words else words
+    takes_article = words.startswith(("share ", "median ")) or " of " in words
+    return f"the {words}" if takes_article else words
 
 
 def measure_of(measure: str, arm: str, subject: str = "") -> str:
