@@ -387,7 +387,7 @@ def test_your_own_run_takes_the_references_place(empty: Project) -> None:
     empty.run("laptop", sample=False, right=10)
     empty.build()
     chapter = empty.text(f"notebooks/{CHAPTER}")
-    assert "Your run" in chapter
+    assert "Run on the machine that built this book" in chapter
     assert "Reference results" not in chapter
     closed = f"{(ARMS['closed_book'][0] + 10) / 4:.2f} %"
     assert closed in empty.text("paper-side_effects")

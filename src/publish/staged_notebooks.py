@@ -81,8 +81,8 @@ def _run_sentences(chapter: Chapter) -> str:
     record = chapter.record
     data = "synthetic data" if record and record.synthetic else "real data"
     sentences = {
-        "yours": f"**Your run** on {data}.",
-        "reference": f"**Reference results** on {data}. `make reproduce` shows your own results.",
+        "yours": f"**Run on the machine that built this book**, with {data}.",
+        "reference": f"**Reference results**, with {data}. `make reproduce` shows your results.",
         "none": "**Not run yet.** This page shows only the code, which `make reproduce` runs.",
     }[chapter.origin]
     if chapter.beside:
