@@ -1480,7 +1480,7 @@ def test_an_interval_that_is_corrected_for_its_parts_stands_beside_the_plain_one
     assert decision.verdict == "inconclusive"
     assert decision.why == (
         "Evidence. With Bonferroni's correction for 3 intervals, one part no longer refutes the claim. "
-        "Part -0.105 is \N{MINUS SIGN}10.5 % [\N{MINUS SIGN}22.7, 1.7]."
+        "The estimate \N{LEFT DOUBLE QUOTATION MARK}part -0.105\N{RIGHT DOUBLE QUOTATION MARK} is \N{MINUS SIGN}10.5 % [\N{MINUS SIGN}22.7, 1.7]."
     )
     assert "corrected" not in decide_by_intervals(parts[:1], (0.0,), why="Evidence.").why
     assert "corrected" not in decide_by_intervals(parts[1:], (0.0,), why="Evidence.").why

@@ -12,7 +12,7 @@ from itertools import chain
 from statistics import NormalDist
 from typing import Final, TypeVar, cast
 
-from evaluation import evidence, figures
+from evaluation import evidence, figures, formats
 from evaluation.metrics import ALPHA, Score
 from evaluation.paired import Paired
 from evaluation.published import ON_PAR
@@ -113,7 +113,7 @@ class Part:
         label: What was measured, for a reader. A part without one leaves no estimate.
         unit: Unit of the measure, see `measures.unit`.
         bound: The value at which the claim's truth turns.
-        words: The subject of a sentence about it; by default its label.
+        words: The subject of a sentence about it; without one, a sentence quotes its label.
         arms: Of a difference, the two arms.
     """
 
@@ -212,7 +212,8 @@ def _corrections(parts: Sequence[Part], n_intervals: int) -> list[Correction]:
     for part in parts:
         if part.label and part.verdict() == "differs":
             corrected = bonferroni_interval(part.interval, n_intervals)
-            text = f"{part.words or part.label} is {_interval_text(corrected, part)}"
+            subject = part.words or f"the estimate {formats.quoted(part.label)}"
+            text = f"{subject} is {_interval_text(corrected, part)}"
             refutes = part.verdict(n_intervals) == "differs"
             corrections.append(Correction(text, n_intervals, refutes))
     return corrections
