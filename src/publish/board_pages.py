@@ -228,7 +228,7 @@ class BoardPages(RunPages):
         """Say how many tables and figures of the papers the book shows, and in which way."""
         exhibits = claim_pages.all_exhibits(list(PAPERS))
         return (
-            f"Of the {len(exhibits)} tables and figures of the papers, the book shows "
+            f"Of the {len(exhibits)} tables and figures of the papers, the book "
             f"{claim_pages.coverage_words(exhibits)}."
         )
 

@@ -353,7 +353,7 @@ def exhibits_table(paper: str, board: pd.DataFrame) -> str:
     of_paper = board[board["paper"] == paper]
     rows = [_exhibit_row(exhibit, of_paper) for exhibit in printed.exhibits]
     coverage = coverage_words(printed.exhibits)
-    caption = f"Every table and figure of the paper. The book shows {coverage}"
+    caption = f"Every table and figure of the paper. The book {coverage}"
     return table(rows, caption, "rag-cards")
 
 
@@ -394,14 +394,12 @@ def coverage_words(exhibits: tuple[Exhibit, ...]) -> str:
     """Say how many exhibits are shown in which way; no count is zero."""
     shown = [exhibit.shown for exhibit in exhibits]
     counts = {word: shown.count(word) for word in get_args(Shown)}
-    words = {
-        "rendered": "in full",
-        "partly": "in part",
-        "impossible": "not at all",
-        "diagram": "redrawn",
-    }
-    texts = [f"{count} {words.get(word, word)}" for word, count in counts.items() if count]
-    return figures.listed(texts)
+    words = {"rendered": "in full", "partly": "in part", "impossible": "not at all"}
+    texts = [f"{counts[word]} {text}" for word, text in words.items() if counts[word]]
+    clauses = [f"shows {figures.listed(texts)}"] if texts else []
+    if counts["diagram"]:
+        clauses.append(f"redraws {counts['diagram']}")
+    return ", and ".join(clauses)
 
 
 def all_exhibits(papers: Iterable[str]) -> tuple[Exhibit, ...]:
