@@ -220,7 +220,7 @@ def test_an_answer_that_names_no_source_has_a_warning_beside_it(documents: Path)
     model = Scripted(text="Reference samples are kept for a year.")
     answer = open_with(documents, model).ask("How long are reference samples kept?")
     assert answer.answered
-    assert answer.warnings == ("The answer names no source: check it before you rely on it.",)
+    assert answer.warnings == ("The answer names no source, so check it before you rely on it.",)
     assert "Warnings:\n  The answer names no source" in str(answer)
 
 

@@ -124,7 +124,7 @@ class Advice:
         return (
             f"{mark}**On {counts['simple']} of {n_tasks} tasks, the best simple method scores "
             "significantly higher than the best method with a language model.** "
-            f"It scores significantly lower on {counts['other']}, and on {counts['neither']} the "
+            f"It scores significantly lower on {counts['other']}. On {counts['neither']}, the "
             f"difference is not significant. {self._not_counted()}Each task has its own "
             f"measure, such as accuracy or F1, and {_range_in_words(pairs)}. The figure names the "
             "measure and the number of questions of each task. The tests are paired, with Holm's "

@@ -189,7 +189,12 @@ def _more_documents_do_not_help(outcomes: Outcomes, *, prefix: str, **_: object)
     )
     criterion = partial(decisions.below, bound=SMALL_GAIN)
     parts = [
-        Part(comparison.test, criterion, f"n = {max(counts)} minus n = 1, {comparison.model}")
+        Part(
+            comparison.test,
+            criterion,
+            f"n = {max(counts)} minus n = 1, {comparison.model}",
+            words=f"on {comparison.model}, the accuracy at n = {max(counts)} minus that at n = 1",
+        )
         for comparison in comparisons
     ]
     why = f"{differences}{_training_note(pair)}"

@@ -187,7 +187,10 @@ class Trained:
     def table(self) -> figures.Html:
         """Show precision, recall and F1 of each arm with 95 % intervals."""
         n = self.outcomes.frame.unit.nunique()
-        caption = f"{n} held-out rows that taught nothing and are never retrieved; by text"
+        caption = (
+            f"{n} held-out rows, which did not teach the scorer and are never retrieved. The "
+            "intervals are over texts"
+        )
         return self.outcomes.table(["f1", "precision", "recall"], caption)
 
     def comparisons(self) -> figures.Html:

@@ -297,7 +297,8 @@ def judge_recalls(outcomes: Outcomes, *, unfit: Mapping[str, str], **_: Any) -> 
         score = judged.score("recall", arm)
         label = f"recall of {judged.label(arm)} ({WHOLE_ANSWER})"
         criterion = partial(decisions.above, bound=NEAR_ONE)
-        parts.append(Part(score, criterion, label, bound=NEAR_ONE))
+        words = f"where a passage contains the whole answer, the recall of {judged.label(arm)}"
+        parts.append(Part(score, criterion, label, bound=NEAR_ONE, words=words))
         sentences.append(evidence.score_sentence(label, score))
     why = " ".join(sentences)
     n_clusters = judged.frame.cluster.nunique()

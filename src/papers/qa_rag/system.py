@@ -187,7 +187,7 @@ class Guidance:
         if self.tuned is not None:
             return self.notes
         model = self.llm.endpoint.model
-        hyde = f"No fine-tuned model is served: {model} writes the hypothetical answer (HyDE)."
+        hyde = f"No fine-tuned model is served, so {model} writes the hypothetical answer (HyDE)."
         return (hyde, *self.notes)
 
     def _data(self) -> Data:
@@ -287,14 +287,14 @@ def _check_sources(answer: CitedAnswer) -> tuple[str, ...]:
         )
     if answer.cited:
         return ()
-    return ("The answer names no source: check it before you rely on it.",)
+    return ("The answer names no source, so check it before you rely on it.",)
 
 
 def _how_much_is_quoted(answer: CitedAnswer) -> tuple[str, ...]:
     share = 0.0 if answer.refused else _share_in_excerpts(answer)
     if share == 0:
         return ()
-    return (f"The excerpts hold {figures.number(share, digits=0)} of the answer word by word.",)
+    return (f"The excerpts contain {figures.number(share, digits=0)} of the answer word by word.",)
 
 
 @dataclass(frozen=True)
