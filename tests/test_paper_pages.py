@@ -50,11 +50,14 @@ def test_what_decided_a_claim_here_has_both_arms_their_difference_and_n() -> Non
     }
     arms = [{"label": "graph", "value": 1.0}, {"label": "text", "value": 0.92}]
     words = paper_pages._estimate_in_words({**difference, "arms": arms}, "a-model")
-    assert (
-        words == "accuracy: graph 100.0 % against text 92.0 %; +8.0 [+3.0, +13.0] points, n = 100"
+    assert words == (
+        "Accuracy is 100.0 % for graph and 92.0 % for text, a difference of +8.0 [+3.0, +13.0] "
+        "points (n = 100)."
     )
     of_data = {**difference, "label": "graph minus text, accuracy, GIT-RE", "arms": arms}
-    assert paper_pages._estimate_in_words(of_data, "a-model").startswith("accuracy, GIT-RE: graph")
+    assert paper_pages._estimate_in_words(of_data, "a-model").startswith(
+        "For GIT-RE, accuracy is 100.0 %"
+    )
     # a record from before the arms were kept
     words = paper_pages._estimate_in_words({**difference, "arms": []})
     assert words == "graph minus text, accuracy, a-model: +8.0 [+3.0, +13.0] points, n = 100"

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from evaluation import figures
+from evaluation import evidence, figures
 from evaluation.figures import standalone_svg
 from evaluation.markup import Markup, escape, fine_print
 from evaluation.published import Kind, published
@@ -30,6 +30,8 @@ from publish.staged_notebooks import StagedPage
 
 _NONE: Final = "\N{EN DASH}"
 _SPACE: Final = "\N{NO-BREAK SPACE}"
+_DATA_SET: Final = re.compile(r"(?P<measure>.+), (?P<name>[^(),]+)")
+"""A measure whose label ends with the name of a data set or model."""
 ARCHIVE: Final = "medical-rag-book.tar.gz"
 MAKE_IT: Final = (
     "# this book from the reference results",
@@ -375,8 +377,17 @@ def _estimate_in_words(estimate: Mapping[str, Any], models: str = "") -> str:
     difference = _difference(estimate)
     if not estimate["arms"]:
         return f"{estimate['label']}: {difference}, {n}"
-    arms = [f"{arm['label']} {figures.number(arm['value'], unit)}" for arm in estimate["arms"]]
-    return f"{_measure_of(estimate, models)}: {' against '.join(arms)}; {difference}, {n}"
+    measure = _measure_in_words(_measure_of(estimate, models))
+    arms = [f"{figures.number(arm['value'], unit)} for {arm['label']}" for arm in estimate["arms"]]
+    return f"{measure} is {' and '.join(arms)}, a difference of {difference} ({n})."
+
+
+def _measure_in_words(measure: str) -> str:
+    """Return a measure as a sentence begins, its data set or model in front: `For GIT, recall`."""
+    data_set = _DATA_SET.fullmatch(measure)
+    words = f"for {data_set['name']}, {data_set['measure']}" if data_set else measure
+    words = re.sub(r"(?<!the )\bshare ", "the share ", words)
+    return evidence.sentence_case(words)
 
 
 def _measure_of(estimate: Mapping[str, Any], models: str) -> str:
