@@ -40,6 +40,17 @@ def test_each_part_leads_to_a_chapter_and_to_code_that_exist(paper: str) -> None
 
 
 @pytest.mark.parametrize("paper", PAPERS)
+def test_a_reader_finds_each_part_in_its_file_at_its_line(paper: str) -> None:
+    html = diagrams.diagram_of(paper)
+    for part in read(paper).parts.values():
+        if part.name_in_module:
+            assert f"{part.source}:{part.line}<" in html
+            lines = (diagrams.SOURCE.parent / part.source).read_text("utf-8").splitlines()
+            name = part.code.rpartition(".")[2]
+            assert re.search(rf"\b(class|def) {name}\b", lines[part.line - 1]), part
+
+
+@pytest.mark.parametrize("paper", PAPERS)
 def test_no_two_parts_overlap_and_each_text_stays_within_its_box(paper: str) -> None:
     html = diagrams.diagram_of(paper)
     for svg in re.findall(r"<svg.*?</svg>", html):
@@ -56,6 +67,14 @@ def test_no_two_parts_overlap_and_each_text_stays_within_its_box(paper: str) -> 
                 apart_x = abs(first["x"] - second["x"]) >= first["width"]
                 apart_y = abs(first["y"] - second["y"]) >= first["height"]
                 assert apart_x or apart_y, (first, second)
+
+
+def test_the_scorer_of_biomedrag_is_drawn_as_the_paper_names_it_and_leads_to_the_scorer() -> None:
+    parts = read("biomedrag").parts
+    assert parts["scorer"].name == "Tailored chunk scorer"
+    assert parts["scorer"].source.endswith("scorer.py")
+    assert parts["candidates"].name == "Chunk retriever"
+    assert parts["candidates"].name_in_module == "Memory.retrieve"
 
 
 @pytest.mark.parametrize("paper", PAPERS)
@@ -221,4 +240,5 @@ def test_where_the_repository_is_known_each_part_leads_to_its_file(
     monkeypatch.setenv("REPOSITORY_URL", "https://github.com/owner/name")
     html = diagrams.diagram_of("biomedrag")
     address = "https://github.com/owner/name/blob/main/src/papers/biomedrag/corpora.py"
-    assert f'href="{address}"' in html
+    line = read("biomedrag").parts["labelled"].line
+    assert f'href="{address}#L{line}"' in html

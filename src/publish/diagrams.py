@@ -6,6 +6,7 @@ gets the grid. A phone gets the same parts in one column: an arrow leads to the 
 and a part says in words from which others it reads.
 """
 
+import ast
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -87,6 +88,32 @@ class Part:
     def source(self) -> str:
         """Path of the module's file within the project."""
         return _module_file(self.module.split(".")).relative_to(SOURCE.parent).as_posix()
+
+    @property
+    def name_in_module(self) -> str:
+        """The name of the class or function within its module; "" if the part is a module."""
+        return self.code.removeprefix(self.module).removeprefix(".")
+
+    @property
+    def line(self) -> int:
+        """The line of the module's file in which the class or function begins."""
+        tree: ast.AST = ast.parse((SOURCE.parent / self.source).read_text(encoding="utf-8"))
+        line = 1
+        for name in filter(None, self.name_in_module.split(".")):
+            tree = _definition(tree, name)
+            line = getattr(tree, "lineno", line)
+        return line
+
+
+def _definition(tree: ast.AST, name: str) -> ast.AST:
+    """Return the class or function of a name right below a module or a class.
+
+    A name that the module imports or assigns leaves the tree as it is.
+    """
+    for node in ast.iter_child_nodes(tree):
+        if getattr(node, "name", None) == name:
+            return node
+    return tree
 
 
 def _module_file(parts: Sequence[str]) -> Path:
@@ -234,15 +261,24 @@ def parts_table(diagram: Diagram, prefix: str = "") -> str:
     url = repository_url()
     rows = []
     for part in diagram.parts.values():
-        code = Markup("<code>{}</code>").format(part.code)
+        name, line = part.name_in_module, f":{part.line}" if part.name_in_module else ""
+        place = Markup("<code>{}{}</code>").format(part.source, line)
         if url:
-            address = f"{url}/blob/main/{part.source}"
-            code = Markup('<a href="{}">{}</a>').format(address, code)
-        row = Markup('<tr><td>{}</td><td><a href="{}">{}</a></td><td>{}</td></tr>').format(
-            part.name, _chapter_address(part, prefix), part.chapter[:2], code
+            address = f"{url}/blob/main/{part.source}#L{part.line}"
+            place = Markup('<a href="{}">{}</a>').format(address, place)
+        row = Markup(
+            '<tr><td>{}</td><td><a href="{}">{}</a></td><td>{}</td><td>{}</td></tr>'
+        ).format(
+            part.name,
+            _chapter_address(part, prefix),
+            part.chapter[:2],
+            place,
+            Markup("<code>{}</code>").format(name) if name else "the module",
         )
         rows.append(row)
-    head = Markup("<tr><th>Part</th><th>Chapter</th><th>Code, in <code>src</code></th></tr>")
+    head = Markup(
+        "<tr><th>Part</th><th>Chapter</th><th>File and line</th><th>Class or function</th></tr>"
+    )
     table = Markup(
         '<div class="rag-scroll"><table class="rag-table"><thead>{}</thead>'
         "<tbody>{}</tbody></table></div>"
