@@ -225,7 +225,7 @@ def footer(chapter: Chapter, *, has_tables: bool) -> str:
         f"- **Run it**: `make notebook NB={chapter.name}`, or `make lab` to edit it; "
         "[get the project first](../index.md#get-it-and-what-it-costs).",
         f"- **Cite** this book, with the commit at the top of the chapter{source}: "
-        "[how to cite](../index.md).",
+        "[how to cite](../index.md#cite).",
         "- **Its data**: [sources, licences and digests](../provenance.md).",
     ]
     if has_tables:

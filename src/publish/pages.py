@@ -27,7 +27,7 @@ FUNCTIONS: Final = (
     "evidence exhibit audited"
     " diagram balance landing headlines untested figures_gallery get_it opening"
     " claim_counts claim_lists coverage replayed replayed_table"
-    " landing_notes cost_words samples"
+    " landing_notes cost_words samples citation"
 )
 """What a template may call, beside `verdict`."""
 _NONE: Final = "\N{EN DASH}"

@@ -22,6 +22,7 @@ from publish.board_pages import BoardPages, subject_of
 from publish.chapter_answers import ChapterAnswers, chapter_answers
 from publish.chapter_extras import Exhibit, gallery, tables_archive
 from publish.chapters import Chapter, PageError
+from publish.citation import citation
 from publish.diagrams import diagram_of
 from publish.headlines import HEADLINES, Headline, PaperHeadlines, read_headlines
 from publish.launch import clone_address
@@ -89,6 +90,11 @@ class PaperPages(BoardPages):
         return (
             f"{WITHOUT_ADDRESS}\n\n{pack}\n\nYou unpack the archive with:\n\n{unpack}\n\n{name_it}"
         )
+
+    @staticmethod
+    def citation() -> str:
+        """Say how the book is cited, with a BibTeX entry."""
+        return citation()
 
     def balance(self, paper: str) -> str:
         """Say how many claims of a paper have each answer to both questions."""
