@@ -548,7 +548,7 @@ def test_a_gain_only_where_the_question_lost_its_document_is_none_over_the_same_
         decision = rules.evaluate(rule, contexts, "rescored", paper="qa_rag")
         assert decision.verdict == expected, ending
         assert [estimate.n for estimate in decision.estimates] == [30 if ending else 60]
-        assert ("own document: not recognised" in decision.why) == bool(ending)
+        assert ("own document is “not recognised”" in decision.why) == bool(ending)
 
 
 @pytest.mark.parametrize(
@@ -656,7 +656,10 @@ def test_parts_that_refute_a_claim_by_corrected_intervals_stand_in_one_sentence(
         ("qa_rag", "question", "hypothetical", "hypothetical_12"), np.tile([0.2, 0.4], 20)
     )
     decision = decide("recall_is_recall", rows("contexts", "recall", arms, holds=data.WHOLE_ANSWER))
-    corrected = "With Bonferroni's correction for 4 intervals, four parts still refute the claim. Among the rows"
+    corrected = (
+        "With Bonferroni's correction for 4 intervals, four parts still refute the claim. Where the "
+        "contexts contain"
+    )
     assert decision.why.count("Bonferroni") == decision.why.count(corrected) == 1
 
 

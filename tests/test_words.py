@@ -72,5 +72,5 @@ def test_a_chapter_says_whether_its_data_are_real(
     chapter = Chapter(CHAPTER, origin, path, run.model_copy(update={"synthetic": synthetic}))
     [page] = staged_notebooks(chapter)
     staged = page.content
-    assert ("on synthetic data" in staged) == synthetic
-    assert ("on real data" in staged) == (not synthetic)
+    assert ("with synthetic data" in staged) == synthetic
+    assert ("with real data" in staged) == (not synthetic)

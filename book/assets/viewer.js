@@ -6,24 +6,26 @@
   const root = document.getElementById("rag-viewer");
   if (!root) return;
   const PAGE = 50;
+  // an unparsed reply is neither right nor wrong here, whatever it counts as in a score
   const SHOW = {
     all: "all questions",
     right: "answered correctly (scored 1)",
     wrong: "answered wrongly (below 1)",
     disagree: "arms disagree",
-    unparsed: "unparsed",
+    unparsed: "unparsed (not readable)",
   };
   // what an answer lacks is not written
   const EMPTY = { of: "", repeat: 0, said: null, thought: "", read: null, score: null, mark: "", flags: [], measures: [], found: [], asked: [] };
   // what stands where a licence forbids passing on the text; the question's id tells it from the others
   const WITHHELD = "[text withheld by its licence]";
-  const readable = ({ question }) => question !== WITHHELD;
+  const readable = ({ withheld, question }) => !withheld && question !== WITHHELD;
   const title = ({ question, name }) => (question === WITHHELD ? `${name} (text withheld)` : question || name);
   const counted = (number) => number.toLocaleString("en");
   const experiments = [];
   const lists = new Map(); // name -> questions of an experiment
+  const names = new Map(); // "name-names-number" -> true
   const parts = new Map(); // "name-number" -> units
-  const waiting = new Map();
+  const pending = new Map(); // name of a script -> what waits for it
 
   const make = (tag, attributes = {}, ...children) => {
     const element = document.createElement(tag);
@@ -46,30 +48,38 @@
 
   window.ANSWERS = {
     index: (listed) => experiments.push(...listed),
-    list: (name, groups, units) => {
+    list: (name, groups, outcomes, order, sizes, perFile) => {
       const { arms, models } = experiments.find((experiment) => experiment.name === name);
-      const names = Object.keys(arms);
-      lists.set(name, units.map(([id, group, question, part, scores, unparsed]) => {
-        const [task, split, strata, wording, by] = groups[group];
-        const asked = question || wording.replace(/\{(\d+)\}/g, (_, at) => id.split(" | ")[at]);
-        return {
-          id: [task, split, id].join("|"),
-          name: id,
-          question: asked,
-          part,
-          text: `${id} ${asked} ${strata} ${task}`.toLowerCase(),
-          rows: by.map(([arm, model], at) => ({
-            arm: names[arm], model: models[model] ?? "", score: scores[at], unparsed: unparsed.includes(at) })),
-        };
+      const armNames = Object.keys(arms);
+      const partOf = sizes.flatMap((size, number) => Array(size).fill(number));
+      const answered = outcomes.map(([group, scores, unparsed]) => ({
+        group: groups[group],
+        rows: groups[group][4].map(([arm, model], at) => ({
+          arm: armNames[arm], model: models[model] ?? "", score: scores[at], unparsed: unparsed.includes(at) })),
       }));
-      waiting.get(name)?.();
+      lists.set(name, order.map((outcome, at) => ({
+        ...answered[outcome],
+        part: partOf[at],
+        file: `${name}-names-${Math.floor(at / perFile)}`,
+        withheld: answered[outcome].group[3] === WITHHELD,
+      })));
+    },
+    names: (name, number, given) => {
+      const file = `${name}-names-${number}`;
+      lists.get(name).filter((unit) => unit.file === file).forEach((unit, at) => {
+        const [task, split, strata, wording] = unit.group;
+        const [id, text] = given[at];
+        const question = text ?? wording.replace(/\{(\d+)\}/g, (_, place) => id.split(" | ")[place]);
+        Object.assign(unit, { id: [task, split, id].join("|"), name: id, question,
+          text: `${id} ${question} ${strata} ${task}`.toLowerCase() });
+      });
+      names.set(file, true);
     },
     part: (name, number, { texts, units }) => {
       parts.set(`${name}-${number}`, units.map((unit) => {
         const whole = restored(unit, texts);
         return { ...whole, rows: whole.rows.map((row) => ({ model: "", ...EMPTY, ...row })) };
       }));
-      waiting.get(`${name}-${number}`)?.();
     },
   };
 
@@ -77,13 +87,19 @@
     document.head.append(make("script", { src: `answers/${file}.js`, onload: resolve, onerror: reject }));
   });
   const loaded = async (key, into) => {
-    if (!into.has(key)) {
-      await new Promise((resolve, reject) => {
-        waiting.set(key, resolve);
-        load(key).catch(reject);
-      });
-    }
+    if (!pending.has(key)) pending.set(key, load(key));
+    await pending.get(key);
     return into.get(key);
+  };
+  const nameAll = (units) => Promise.all([...new Set(units.map(({ file }) => file))].map((file) => loaded(file, names)));
+  // the question that an address names; the names are loaded file by file until it is there
+  const withId = async (units, wanted) => {
+    const there = () => units.find((unit) => unit.id === wanted);
+    for (const file of wanted && !there() ? new Set(units.map((unit) => unit.file)) : []) {
+      await loaded(file, names);
+      if (there()) break;
+    }
+    return wanted ? there() : undefined;
   };
 
   // ------------------------------------------------------------------------------------------------- the address
@@ -119,16 +135,50 @@
   const id = (unit) => [unit.task, unit.split, unit.id].join("|");
   const mine = (unit, { arm, against, model }) =>
     unit.rows.filter((row) => (!arm || row.arm === arm || row.arm === against) && (!model || !row.model || row.model === model));
-  const matches = (unit, wanted) => {
+  // whether a question was put to the arms and the model that are selected
+  const wasAsked = (unit, wanted) => {
     const rows = mine(unit, wanted);
-    if (!rows.length) return false;
+    if (wanted.arm) return [wanted.arm, wanted.against].every((arm) => !arm || rows.some((row) => row.arm === arm));
+    return wanted.model ? rows.some((row) => row.model === wanted.model) : rows.length > 0;
+  };
+  const isRight = (row) => row.score === 1 && !row.unparsed;
+  const isWrong = (row) => row.score !== null && row.score < 1 && !row.unparsed;
+  const matches = (unit, wanted) => {
+    if (!wasAsked(unit, wanted)) return false;
+    const rows = mine(unit, wanted);
     const words = wanted.text.toLowerCase().split(/\s+/).filter(Boolean);
     if (!words.every((word) => unit.text.includes(word))) return false;
-    if (wanted.show === "right") return rows.some((row) => row.score === 1 && !row.unparsed);
-    if (wanted.show === "wrong") return rows.some((row) => row.score !== null && row.score < 1);
+    if (wanted.show === "right") return rows.some(isRight);
+    if (wanted.show === "wrong") return rows.some(isWrong);
     if (wanted.show === "unparsed") return rows.some((row) => row.unparsed);
     if (wanted.show === "disagree") return new Set(rows.map((row) => row.score)).size > 1;
     return true;
+  };
+
+  // of two arms that have scores rather than right and wrong, the score of each on a question
+  const isGraded = (rows) => rows.some(({ score }) => score !== null && score !== 0 && score !== 1);
+  const scoresOf = (unit, wanted) => [wanted.arm, wanted.against].map((arm) => mine(unit, wanted).find((row) => row.arm === arm)?.score ?? null);
+  const byDifference = (units, wanted) => {
+    const gap = (unit) => {
+      const [first, second] = scoresOf(unit, wanted);
+      return first === null || second === null ? -1 : Math.abs(first - second);
+    };
+    return units.map((unit) => ({ unit, gap: gap(unit) })).sort((a, b) => b.gap - a.gap).map(({ unit }) => unit);
+  };
+
+  // how many answers of an arm are right, wrong, unparsed: together all that it gave
+  const tally = (units, arm, wanted) => {
+    const answers = units.map((unit) => mine(unit, wanted).filter((row) => row.arm === arm));
+    if (!answers.every(({ length }) => length === 1)) return null;
+    const rows = answers.flat();
+    const graded = isGraded(rows);
+    const unparsed = rows.filter((row) => row.unparsed);
+    const counts = [[graded ? "scored 1" : "right", rows.filter(isRight).length], [graded ? "scored below 1" : "wrong", rows.filter(isWrong).length],
+      ["unparsed", unparsed.length], ["not scored", rows.filter((row) => row.score === null && !row.unparsed).length]];
+    const said = counts.filter(([, count]) => count).map(([word, count]) => `${counted(count)} ${word}`).join(", ");
+    const byDefault = unparsed.filter(({ score }) => score === 1).length;
+    const meaning = byDefault ? ` The scores give an unparsed reply a default answer, and so count ${counted(byDefault)} of these ${counted(unparsed.length)} as right.` : "";
+    return `${wanted.experiment.arms[arm] ?? arm}: ${said}; ${counted(rows.length)} asked.${meaning}`;
   };
 
   const mark = (row) => {
@@ -200,7 +250,9 @@
       return;
     }
     root.setAttribute("aria-busy", "true");
+    const begun = location.hash;
     const units = await loaded(experiment.name, lists);
+    if (wanted.text) await nameAll(units);
     let found = units.filter((unit) => matches(unit, wanted));
     if (!found.length && wanted.open) {
       Object.assign(wanted, { show: "all", model: "" });
@@ -209,13 +261,25 @@
     // what can be read goes first
     const legible = found.filter(readable);
     if (legible.length < found.length) found = [...legible, ...found.filter((unit) => !readable(unit))];
-    const chosen = units.find((unit) => unit.id === wanted.unit) ?? found[0];
+    // of questions with one answer there is nothing to disagree
+    const compares = ({ length }) => wanted.show !== "disagree" || length > 1;
+    const asked = units.filter((unit) => wasAsked(unit, wanted) && compares(mine(unit, wanted)));
+    const compared = wanted.against && isGraded(asked.flatMap((unit) => mine(unit, wanted)));
+    if (compared) found = [...byDifference(found.filter(readable), wanted), ...byDifference(found.filter((unit) => !readable(unit)), wanted)];
+    const chosen = await withId(units, wanted.unit) ?? found[0];
     const part = chosen && await loaded(`${experiment.name}-${chosen.part}`, parts);
+    const at = Math.max(0, found.indexOf(chosen));
+    const start = Math.floor(at / PAGE) * PAGE;
+    // a page of the list, and where the pages before and after it begin
+    const listed = found.slice(start, start + PAGE);
+    const before = start > 0 ? found[start - 1] : null;
+    const after = found[start + PAGE] ?? null;
+    await nameAll([chosen, before, after, ...listed].filter(Boolean));
+    // another address was opened meanwhile
+    if (location.hash !== begun) return;
     const focus = document.activeElement?.getAttribute("name");
     const search = make("input", { type: "search", name: "text", value: wanted.text,
       onchange: (event) => { location.hash = address({ text: event.target.value, unit: "" }); } });
-    const at = Math.max(0, found.indexOf(chosen));
-    const start = Math.floor(at / PAGE) * PAGE;
     const link = (unit, text, attributes = {}) => make("a", { href: address({ unit: unit.id }), ...attributes }, text);
     const active = [`chapter ${experiment.name.slice(0, 2)}`, experiment.arms[wanted.arm], experiment.arms[wanted.against], wanted.model,
       SHOW[wanted.show], wanted.text].filter(Boolean).join(", ");
@@ -234,17 +298,20 @@
         make("label", {}, "Contains", search)));
     const partly = legible.length < found.length ? `, ${counted(legible.length)} of ${counted(found.length)} readable` : "";
     const kind = wanted.show === "disagree" ? ` where ${wanted.against ? "the two arms" : "arms"} disagree` : "";
+    const order = compared ? "; the largest difference between their scores is first" : "";
+    const tallies = [wanted.arm, wanted.against].filter(Boolean).map((arm) => tally(asked, arm, wanted)).filter(Boolean);
+    const scores = (unit) => compared && scoresOf(unit, wanted).every((score) => score !== null)
+      ? make("span", { class: "rag-scores" }, scoresOf(unit, wanted).map((score) => score.toFixed(2)).join(" and ")) : null;
     root.replaceChildren(filters,
       make("p", { class: "rag-tools rag-count" },
-        make("output", {}, `${counted(found.length)} of ${counted(units.length)} questions${kind}${partly}`),
+        make("output", {}, `${counted(found.length)} of ${counted(asked.length)} questions${kind}${partly}${order}`),
         wanted.open && wanted.show === "disagree" ? make("a", { href: address({ show: "all" }) }, "Show all questions") : null),
+      ...(asked.length ? tallies.map((text) => make("p", { class: "rag-tally" }, text)) : []),
       make("div", { class: "rag-viewer" },
         make("nav", { "aria-label": "Questions" },
-          make("ol", { start: start + 1 }, ...found.slice(start, start + PAGE).map((unit) =>
-            make("li", {}, link(unit, title(unit), { "aria-current": unit === chosen && "true" })))),
-          make("p", {},
-            start > 0 ? link(found[start - 1], "Previous page") : null, " ",
-            start + PAGE < found.length ? link(found[start + PAGE], "Next page") : null)),
+          make("ol", { start: start + 1 }, ...listed.map((unit) =>
+            make("li", {}, link(unit, title(unit), { "aria-current": unit === chosen && "true" }), scores(unit)))),
+          make("p", {}, before && link(before, "Previous page"), " ", after && link(after, "Next page"))),
         chosen ? detail(part.find((unit) => id(unit) === chosen.id), wanted) : lifted(units, wanted)));
     root.removeAttribute("aria-busy");
     if (focus) root.querySelector(`[name="${focus}"]`)?.focus();

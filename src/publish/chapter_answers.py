@@ -24,7 +24,7 @@ class ChapterAnswers:
     @cached_property
     def lists(self) -> QuestionLists:
         """The questions that the viewer lists."""
-        return QuestionLists(self.entry, self.scripts[f"answers/{self.entry['name']}.js"])
+        return QuestionLists(self.entry, self.scripts)
 
 
 def chapter_answers(chapter: Chapter) -> ChapterAnswers | None:

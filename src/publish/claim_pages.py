@@ -220,14 +220,14 @@ def _rows_of_claim(
     lists = read[notebook].lists
     arms_that_decided = _arms_that_decided(row[f"{group}_estimates"], rule, lists.entry["arms"])
     models = _models_of_rows(row[f"{group}_models"], lists.entry["models"], group)
-    is_marked = _is_marked_by(lists.measure, rule)
+    is_marked = _is_marked_by(lists.marks, rule)
     return lists.first_with_rows(_selections(arms_that_decided, models, is_marked=is_marked))
 
 
-def _is_marked_by(measure: str, rule: Rule) -> bool:
-    """Whether the measure that marks the answers is one of a rule; True if either is unknown."""
+def _is_marked_by(marks: set[str], rule: Rule) -> bool:
+    """Whether a measure that marks answers is one of a rule; True if either is unknown."""
     measures = _measures_of(rule)
-    return not measure or not measures or measure in measures
+    return not marks or not measures or bool(measures & marks)
 
 
 def _measures_of(rule: Rule) -> set[str]:

@@ -4,6 +4,7 @@ A link is written only to what has rows, and says how many questions it opens.
 """
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +17,7 @@ from publish import viewer
 DIFFERENT: Final = "disagree"
 """Shows the questions to which the answers have different scores."""
 WRONG: Final = "wrong"
-"""Shows the questions with an answer that scores less than 1."""
+"""Shows the questions with an answer that was read and scores less than 1."""
 _FLOOR: Final = "(floor)"
 """What the label of an arm ends with that answers without looking at the question."""
 
@@ -97,6 +98,7 @@ class ListedAnswer:
     arm: str
     model: str
     score: float | None
+    is_unparsed: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,35 +117,45 @@ class QuestionLists:
 
     Attributes:
         entry: What the index says of the experiment.
-        script: The script that lists its questions.
+        scripts: The viewer's scripts of the experiment, by their names.
     """
 
     entry: Mapping[str, Any]
-    script: str
+    scripts: Mapping[str, str]
     _selected: dict[Selection, Selected] = field(default_factory=dict)
 
     @cached_property
     def questions(self) -> list[Question]:
         """The questions, in the order of the list."""
-        _, groups, entries = json.loads(f"[{self.script.partition('(')[2].rpartition(')')[0]}]")
-        return [self._question(groups[entry[1]], entry) for entry in entries]
+        file = f"answers/{self.entry['name']}"
+        _, groups, outcomes, entries, _, n_names = _values(self.scripts[f"{file}.js"])
+        names: list[list[str]] = []
+        for number in range(math.ceil(len(entries) / n_names)):
+            names += _values(self.scripts[f"{file}-names-{number}.js"])[2]
+        questions = []
+        for entry, name in zip(entries, names, strict=True):
+            group, scores, unparsed = outcomes[entry]
+            questions.append(self._question(groups[group], name, scores, unparsed))
+        return questions
 
-    def _question(self, group: list[Any], entry: list[Any]) -> Question:
-        identifier, _, text, _, scores, _ = entry
+    def _question(
+        self, group: list[Any], name: list[str], scores: list[float | None], unparsed: list[int]
+    ) -> Question:
         task, _, strata, wording, sources = group
-        words = text or viewer.with_parts(wording, identifier)
-        names = list(self.entry["arms"])
+        words = name[1] if len(name) > 1 else viewer.with_parts(wording, name[0])
+        arms = list(self.entry["arms"])
         models = [*self.entry["models"], ""]  # -1 is no model
         answers = []
-        for (arm, model), score in zip(sources, scores, strict=True):
-            answers.append(ListedAnswer(names[arm], models[model], score))
-        searched = f"{identifier} {words} {strata} {task}".lower()
+        for place, (arm, model) in enumerate(sources):
+            answer = ListedAnswer(arms[arm], models[model], scores[place], place in unparsed)
+            answers.append(answer)
+        searched = f"{name[0]} {words} {strata} {task}".lower()
         return Question(task, searched, words != viewer.LICENSED, tuple(answers))
 
     @property
-    def measure(self) -> str:
-        """The measure that marks the answers; "" if it is unknown, or not the same for all."""
-        return str(self.entry.get("measure", ""))
+    def marks(self) -> set[str]:
+        """The measures that mark answers; empty if they are unknown."""
+        return set(self.entry.get("marks", ()))
 
     @cached_property
     def tasks(self) -> list[str]:
@@ -158,21 +170,13 @@ class QuestionLists:
             self._selected[selection] = Selected(len(shown), readable)
         return self._selected[selection]
 
-    def has_both(self, selection: Selection) -> bool:
-        """Whether some question has an answer of each arm that is selected."""
-        arms = {selection.arm, selection.against or selection.arm} - {""}
-        for question in self.questions:
-            if arms <= {answer.arm for answer in _chosen(question, selection)}:
-                return True
-        return False
-
     def first_with_rows(
         self, selections: Iterable[Selection]
     ) -> tuple[Selection, Selected] | tuple[None, None]:
         """Return the first of these selections that shows questions, with their number."""
         for selection in selections:
             selected = self.select(selection)
-            if selected.questions and self.has_both(selection):
+            if selected.questions:
                 return selection, selected
         return None, None
 
@@ -211,17 +215,36 @@ def _chosen(question: Question, selection: Selection) -> list[ListedAnswer]:
     return chosen
 
 
+def _was_asked(answers: list[ListedAnswer], selection: Selection) -> bool:
+    """Whether a question with these answers was put to the arms and the model selected."""
+    if selection.arm:
+        arms = {selection.arm, selection.against} - {""}
+        return arms <= {answer.arm for answer in answers}
+    return any(selection.model in ("", answer.model) for answer in answers)
+
+
 def _is_shown(question: Question, selection: Selection) -> bool:
     """Whether the viewer shows a question for these filters."""
     answers = _chosen(question, selection)
     words = selection.text.lower().split()
-    if not answers or not all(word in question.text for word in words):
+    if not _was_asked(answers, selection) or not all(word in question.text for word in words):
         return False
     if selection.show == DIFFERENT:
         return len({answer.score for answer in answers}) > 1
     if selection.show == WRONG:
-        return any(answer.score is not None and answer.score < 1 for answer in answers)
+        return any(_is_wrong(answer) for answer in answers)
     return True
+
+
+def _is_wrong(answer: ListedAnswer) -> bool:
+    """Whether an answer was read and is not wholly right."""
+    return answer.score is not None and answer.score < 1 and not answer.is_unparsed
+
+
+def _values(script: str) -> list[Any]:
+    """Return what a script of the viewer calls its function with."""
+    values: list[Any] = json.loads(f"[{script.partition('(')[2].rpartition(')')[0]}]")
+    return values
 
 
 def link(notebook: str, selection: Selection, words: str) -> Markup:

@@ -1,8 +1,8 @@
 """The answer viewer's data: rows of the table of answers with their prompts, as scripts.
 
 A page opened from the disk may load a script and may not fetch a file, so each script calls
-`ANSWERS`. A notebook has a list of its questions, with which arm is right, and parts of bounded
-size with what was asked and said, each loaded when it is needed.
+`ANSWERS`. A notebook has a list of its questions with the scores of each arm. The names of the
+questions, and what was asked and said, are in parts of bounded size, which load when needed.
 """
 
 import json
@@ -24,6 +24,8 @@ from resources.settings import hide_secrets, run_name
 
 PART: Final = 250_000
 """Characters of a part at most, unless one question alone has more."""
+NAMES: Final = 500
+"""Questions whose names are in one script."""
 SHARED: Final = 24
 """Characters from which a text that occurs again is stored once for its part."""
 LISTED: Final = 120
@@ -43,6 +45,8 @@ QUALITY: Final = (
 )
 # an answer's own measure goes before a judge's mark, which only some of the answers have
 RANKING: Final = ("mrr", "MRR", "ndcg", "nDCG@10", "cosine", "correctness", "rating")
+# where nothing else was measured, as of the passages that the authors' judge marked
+PARTIAL: Final = ("precision", "recall")
 # how an answer came about, and parts of its mark
 INTERNAL: Final = {
     "sensitivity",
@@ -105,8 +109,7 @@ def scripts(chapter: Chapter, store: Store) -> tuple[dict[str, Any], dict[str, s
         files[f"answers/{chapter.name}-{number}.js"] = f"ANSWERS.part({name}, {number}, {part});\n"
         for unit in units_of_part:
             questions.add(unit, number)
-    listed = f"[{','.join(questions.groups)}], {_script(questions.entries)}"
-    files[f"answers/{chapter.name}.js"] = f"ANSWERS.list({name}, {listed});\n"
+    files |= questions.scripts(chapter.name)
     entry = {
         "name": chapter.name,
         "title": chapter.title,
@@ -114,21 +117,30 @@ def scripts(chapter: Chapter, store: Store) -> tuple[dict[str, Any], dict[str, s
         "arms": names,
         "models": models,
         "first": _first_model(own),
-        "measure": _measure_of_marks(all_rows),
+        "marks": _marks(all_rows),
     }
     return entry, files
 
 
-def _measure_of_marks(all_rows: pd.DataFrame) -> str:
-    """Return the measure that marks all answers; "" if answers are marked by several, or none."""
-    marks = {_main_measure(measures) for measures in all_rows.measures} - {""}
-    return marks.pop() if len(marks) == 1 else ""
+def _marks(all_rows: pd.DataFrame) -> list[str]:
+    """Return the measures that mark answers."""
+    return sorted({_main_measure(measures) for measures in all_rows.measures} - {""})
 
 
 def _first_model(own: pd.DataFrame) -> str:
-    """Return the model with most answers of a run, whose view opens first; "" if none answered."""
+    """Return the model whose view opens first: the one with most answers of a run.
+
+    It is "" if that model was asked fewer than half of the questions: the view would leave out
+    most answers, which were found without a model.
+    """
     answered = own.model[own.model != ""].value_counts()
-    return str(answered.index[0]) if len(answered) else ""
+    if answered.empty:
+        return ""
+    model = str(answered.index[0])
+    question = ["task", "split", "unit"]
+    n_asked = len(own.loc[own.model == model, question].drop_duplicates())
+    n_questions = len(own[question].drop_duplicates())
+    return model if 2 * n_asked >= n_questions else ""
 
 
 def _arm_names(chapter: Chapter, all_rows: pd.DataFrame) -> dict[str, str]:
@@ -159,22 +171,28 @@ class QuestionList:
     """The list of a notebook's questions.
 
     What a question shares with others is stored once, as its group: task, split, strata, wording,
-    and arm and model of each answer.
+    and arm and model of each answer. So are the scores that the answers to several questions have.
     """
 
     arms: list[str]
     models: list[str]
     groups: dict[str, int] = field(default_factory=dict)
     """Number of each group, by its JSON."""
-    entries: list[list[Any]] = field(default_factory=list)
-    """Identifier, group, question, part, scores and unparsed answers of each question."""
+    outcomes: dict[str, int] = field(default_factory=dict)
+    """Number of each outcome, by its JSON: group, scores and unparsed answers."""
+    entries: list[int] = field(default_factory=list)
+    """Outcome of each question."""
+    parts: list[int] = field(default_factory=list)
+    """Number of questions in each part."""
+    names: list[list[str]] = field(default_factory=list)
+    """Identifier of each question, and its text if the group does not have it."""
 
     def add(self, unit: Mapping[str, Any], part: int) -> None:
         """Add a question, with answers that neither judge nor were only timed.
 
         Args:
             unit: The question as `_units` gives it.
-            part: Number of the part that has all of it.
+            part: Number of the part that has all of it; the parts come in their order.
         """
         answered = [row for row in unit["rows"] if _is_listed(row)]
         strata = "; ".join(f"{name}: {value}" for name, value in unit["strata"].items())
@@ -182,16 +200,36 @@ class QuestionList:
         wording = _wording(unit["id"], question)
         sources = [self._source(row) for row in answered]
         group = _script([unit["task"], unit["split"], strata, wording, sources])
-        number = self.groups.setdefault(group, len(self.groups))
         scores = [row["score"] for row in answered]
         unparsed = [i for i, row in enumerate(answered) if "unparsed" in row["flags"]]
-        text = "" if wording else question
-        self.entries.append([unit["id"], number, text, part, scores, unparsed])
+        outcome = _script([_number(group, self.groups), scores, unparsed])
+        self.entries.append(_number(outcome, self.outcomes))
+        self.names.append([unit["id"]] if wording else [unit["id"], question])
+        self.parts += [0] * (part + 1 - len(self.parts))
+        self.parts[part] += 1
+
+    def scripts(self, notebook: str) -> dict[str, str]:
+        """Return the script of the list and those of the names, by their names below the site."""
+        name = _script(notebook)
+        groups, outcomes = ",".join(self.groups), ",".join(self.outcomes)
+        counts = f"{_script(self.entries)}, {_script(self.parts)}, {NAMES}"
+        listed = f"ANSWERS.list({name}, [{groups}], [{outcomes}], {counts});\n"
+        files = {f"answers/{notebook}.js": listed}
+        for number, start in enumerate(range(0, len(self.names), NAMES)):
+            names = _script(self.names[start : start + NAMES])
+            script = f"ANSWERS.names({name}, {number}, {names});\n"
+            files[f"answers/{notebook}-names-{number}.js"] = script
+        return files
 
     def _source(self, row: Mapping[str, Any]) -> list[int]:
         """Return the places of an answer's arm and model in their lists; -1 is no model."""
         model = self.models.index(row["model"]) if row["model"] else -1
         return [self.arms.index(row["arm"]), model]
+
+
+def _number(text: str, numbers: dict[str, int]) -> int:
+    """Return the number of a text, which gets one if it is new."""
+    return numbers.setdefault(text, len(numbers))
 
 
 def _is_listed(row: Mapping[str, Any]) -> bool:
@@ -345,7 +383,7 @@ def _scored_measures(row: Mapping[str, Any]) -> Measures:
 
 def _main_measure(measures: Measures) -> str:
     """Return the measure by which an answer is marked, or ""."""
-    for name in (*QUALITY, *RANKING):
+    for name in (*QUALITY, *RANKING, *PARTIAL):
         if name in measures:
             return name
     return ""
