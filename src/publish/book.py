@@ -41,6 +41,9 @@ SITE: Final = BUILD / "html"
 NOT_STAGED: Final = ("ext", "reference")
 MOVED: Final = {"build.html": "notebooks/20_what_to_build.html"}
 """Addresses that pages had, with where they lead now."""
+UNUSED_SCRIPTS: Final = ("fontawesome.js",)
+OF_SEARCH: Final = ("searchtools.js", "language_data.js", "searchindex.js")
+"""Scripts that only the page of search results needs; a search from another page opens it."""
 HEADLINE: Final = ("side_effects.table1", "accuracy")
 """Beginning and end of the ids that the picture shows."""
 
@@ -262,9 +265,15 @@ def _jupyter_book() -> Path:
         script.unlink()
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
-        text = re.sub(r"<script [^>]*fontawesome\.js[^>]*></script>", "", text)
-        page.write_text(text, encoding="utf-8")
+        unused = UNUSED_SCRIPTS if page.name == "search.html" else (*UNUSED_SCRIPTS, *OF_SEARCH)
+        page.write_text(_without_scripts(text, unused), encoding="utf-8")
     return site
+
+
+def _without_scripts(text: str, names: Sequence[str]) -> str:
+    """Return a page that does not load some scripts."""
+    pattern = "|".join(re.escape(name) for name in names)
+    return re.sub(rf'<script [^>]*src="[^"]*(?:{pattern})[^>]*></script>', "", text)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
