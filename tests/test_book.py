@@ -18,9 +18,10 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from browsing import Theme, empty_page, faults, served, visit
+from browsing import Theme, empty_page, faults, served, visit, watching
 from hypothesis import given, strategies as st
 from playwright.sync_api import Browser
+from pypdf import PdfReader
 
 from evaluation import answers, figures, published, record, verdicts
 from evaluation.answers import Answer, Item
@@ -974,18 +975,49 @@ def chapter_in_viewer(folder: Path, name: str) -> tuple[str, pd.DataFrame]:
 
 
 @pytest.mark.book
-def test_the_viewer_counts_the_wrong_answers_of_an_arm_as_its_accuracy_does(
+def test_an_answer_is_right_or_wrong_or_unparsed_and_together_they_are_all_that_was_asked(
     browser: Browser, tmp_path: Path
 ) -> None:
     url, rows = chapter_in_viewer(tmp_path, "18_across_papers")
     scored = rows[["accuracy" in of for of in rows.measures]]
     page = empty_page(browser)
     assert len({*rows.repeat}) > 1, "some rows are only timed"
+    assert not scored.parsed.all(), "some replies could not be read"
     for (arm, model), of in scored.groupby(["arm", "model"]):
-        wrong = len(of) - sum(measures["accuracy"][0] for measures in of.measures)
+        is_right = pd.Series([m["accuracy"][0] == 1 for m in of.measures], index=of.index)
+        counts = {
+            "right": (is_right & of.parsed).sum(),
+            "wrong": (~is_right & of.parsed).sum(),
+            "unparsed": (~of.parsed).sum(),
+        }
         page.goto(f"{url}#nb=18_across_papers&arm={arm}&model={model}&show=wrong")
         page.reload()
-        page.locator("output", has_text=f"{wrong:.0f} of ").wait_for(timeout=5000)
+        shown = f"{counts['wrong']} of {len(of)} questions"
+        page.locator("output", has_text=re.compile(f"^{shown}")).wait_for(timeout=5000)
+        tally = page.locator(".rag-tally").inner_text()
+        words = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        assert f": {words}; {len(of)} asked." in tally, (arm, model)
+        by_default = (is_right & ~of.parsed).sum()
+        if by_default:
+            assert f"count {by_default} of these {counts['unparsed']} as right" in tally
+    page.close()
+
+
+@pytest.mark.book
+def test_of_two_arms_with_scores_the_largest_difference_is_first(
+    browser: Browser, tmp_path: Path
+) -> None:
+    url, rows = chapter_in_viewer(tmp_path, "15_qarag_finetune")
+    scores = pd.Series([m["f1"][0] / m["f1"][1] for m in rows.measures], index=rows.index)
+    by_arm = rows.assign(score=scores).pivot_table(index="unit", columns="arm", values="score")
+    gaps = (by_arm["tuned"] - by_arm["base"]).abs()
+    page = empty_page(browser)
+    page.goto(f"{url}#nb=15_qarag_finetune&arm=tuned&against=base")
+    page.locator("output", has_text=f"{len(gaps)} of {len(gaps)} questions").wait_for()
+    first = page.locator(".rag-scores").first.inner_text()
+    tuned, base = (float(score) for score in first.split(" and "))
+    assert abs(tuned - base) == pytest.approx(gaps.max(), abs=0.011)
+    assert page.locator(".rag-answered .rag-verdict").count() == 2, "both scores are shown"
     page.close()
 
 
@@ -995,10 +1027,15 @@ def test_a_list_of_thousands_of_questions_is_short_and_names_each(
 ) -> None:
     url, rows = chapter_in_viewer(tmp_path, "01_side_effects_forward")
     listed = (tmp_path / "answers" / "01_side_effects_forward.js").stat().st_size
-    assert listed < 500_000
-    assert listed / rows.unit.nunique() < 60
+    names = (tmp_path / "answers").glob("01_side_effects_forward-names-*.js")
+    assert listed < 150_000
+    assert (listed + sum(path.stat().st_size for path in names)) / rows.unit.nunique() < 60
     page = empty_page(browser)
+    loaded: list[str] = []
+    page.on("request", lambda request: loaded.append(request.url))
     page.goto(f"{url}#nb=01_side_effects_forward&show=all")
+    page.locator("article h2").wait_for()
+    assert len([url for url in loaded if "-names-" in url]) == 1, "the rest loads when needed"
     links = page.locator("nav[aria-label=Questions] li").all_inner_texts()
     assert [*{*links} - {*rows.question}] == []
     heading = page.locator("article h2").inner_text()
@@ -1069,6 +1106,75 @@ def test_a_page_prints_dark_on_white_from_the_dark_theme(
             "rgba(0, 0, 0, 0)",
             "rgb(255, 255, 255)",
         )
+
+
+@pytest.mark.book
+def test_what_is_folded_is_printed_and_no_table_is_cut_or_tiny(
+    browser: Browser, address: str, tmp_path: Path
+) -> None:
+    with visit(browser, f"{address}/paper-side_effects.html") as seen:
+        seen.page.pdf(path=tmp_path / "page.pdf", prefer_css_page_size=True)
+        printed = "".join(page.extract_text() for page in PdfReader(tmp_path / "page.pdf").pages)
+        assert "src/papers/side_effects/corpus.py" in "".join(printed.split()), "parts of a diagram"
+    with visit(browser, f"{address}/index.html", width=718) as seen:
+        seen.page.emulate_media(media="print")
+        dot = "(mark) => getComputedStyle(mark, '::before').printColorAdjust"
+        assert seen.page.locator(".rag-verdict").first.evaluate(dot) == "exact"
+        sizes = """(table) => [...table.querySelectorAll('td, td *')]
+            .filter((e) => e.checkVisibility())
+            .map((e) => parseFloat(getComputedStyle(e).fontSize) * getComputedStyle(table).zoom)"""
+        for table in seen.page.locator("table.rag-table").all():
+            points = [0.75 * pixels for pixels in table.evaluate(sizes)]
+            assert min(points, default=7) >= 7
+            box = table.bounding_box()
+            assert box is None or box["x"] + box["width"] <= 718
+
+
+@pytest.mark.book
+@pytest.mark.parametrize("width", [390, 1440])
+def test_what_is_touched_has_room_for_a_finger(browser: Browser, address: str, width: int) -> None:
+    targets = ".bd-article :is(summary, button, a.rag-to-rows, .rag-counts a)"
+    small = """(elements) => elements.filter((e) => e.checkVisibility())
+        .filter((e) => Math.min(e.getBoundingClientRect().width, e.getBoundingClientRect().height) < 24)
+        .map((e) => e.outerHTML.slice(0, 80))"""
+    for name in ("index", BOARD, "paper-side_effects", f"notebooks/{CHAPTER}"):
+        with visit(browser, f"{address}/{name}.html", width=width) as seen:
+            assert seen.page.locator(targets).evaluate_all(small) == [], name
+
+
+@pytest.mark.book
+def test_what_a_cell_printed_wraps_on_a_phone(browser: Browser, address: str) -> None:
+    with visit(browser, f"{address}/notebooks/{CHAPTER}.html", width=390) as seen:
+        wide = """(output) => {
+            const text = document.createElement('pre');
+            text.textContent = 'MATCH (d:Drug)-[:may_cause_side_effect]->(s:SideEffect) RETURN s.name';
+            output.append(text);
+            return text.scrollWidth - text.clientWidth;
+        }"""
+        assert seen.page.locator("div.cell_output .text_html").first.evaluate(wide) <= 0
+
+
+@pytest.mark.book
+def test_the_search_index_loads_when_something_is_searched(browser: Browser, address: str) -> None:
+    with watching(browser, address, width=1280, theme="light") as seen:
+        loaded: list[str] = []
+        seen.page.on("request", lambda request: loaded.append(request.url))
+        seen.page.goto(f"{address}/index.html", wait_until="networkidle")
+        assert not [url for url in loaded if "searchindex" in url]
+        seen.page.keyboard.press("Control+k")
+        seen.page.keyboard.type("scoreboard")
+        seen.page.keyboard.press("Enter")
+        seen.page.wait_for_url("**/search.html?q=scoreboard")
+        seen.page.locator("#search-results li a").first.wait_for()
+        assert not seen.errors
+
+
+@pytest.mark.book
+def test_a_chapter_leads_to_the_words_and_the_entry_to_cite(browser: Browser, address: str) -> None:
+    with visit(browser, f"{address}/notebooks/{CHAPTER}.html") as seen:
+        seen.page.get_by_role("link", name="how to cite").click()
+        seen.page.wait_for_url("**/index.html#cite")
+        assert "@misc{medical-rag-rerun," in seen.page.locator("#cite").inner_text()
 
 
 @pytest.mark.book
