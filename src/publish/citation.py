@@ -8,9 +8,9 @@ from typing import Any, Final
 import yaml
 
 from publish.launch import clone_address
-from resources.settings import ROOT
 
-CITATION: Final = ROOT / "CITATION.cff"
+CITATION: Final = Path(__file__).resolve().parents[2] / "CITATION.cff"
+"""That of the project whose code this is, wherever its runs are."""
 _SPECIAL: Final = re.compile(r"([&%$#_{}])")
 """Characters that mean something to LaTeX."""
 
