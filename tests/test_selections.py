@@ -264,4 +264,4 @@ def test_every_link_of_the_scoreboards_opens_as_many_rows_as_it_says() -> None:
             rf"Released answers.*?\{100 * least:+.1f} \[[^]]+\] points over {re.escape(text)}", row
         )
     assert "RAG (Format A, authors&#39; prompt) is no better than guessing." in row
-    assert row.index("no better than guessing") < row.index("With the prompts of the paper")
+    assert row.index("no better than guessing") < row.index("With the prompts printed in the paper")
