@@ -332,7 +332,7 @@ def prompts_table(
 
     Args:
         run: The run, for the printed numbers.
-        outcomes: The released answers, and those by the prompts of the paper's text.
+        outcomes: The released answers, and those by the prompts printed in the paper.
         by_released_prompts: The answers by the authors' prompts.
         paper_model: The key of `MODELS` of the paper's model.
         served: What answered for it here.

@@ -145,7 +145,7 @@ def filter_decides(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401  #
     if not set(authors_arms) <= outcomes.arms_with(HANDED):
         return replace(by_text, why=f"The prompts are those of the paper's text. {by_text.why}")
     readings = {
-        "With the prompts of the paper's text": by_text,
+        "With the prompts printed in the paper": by_text,
         "With the authors' released prompts": _decide_repeated(outcomes, authors_arms),
     }
     return _join_readings(readings)
@@ -224,7 +224,7 @@ def retrieval_beats_closed_book(outcomes: Outcomes, **_: Any) -> Decision:  # no
         return by_text
     by_authors = _decide_gains(outcomes, authors_arms, AUTHORS_CLOSED_BOOK)
     readings = {
-        "With the prompts of the paper's text": by_text,
+        "With the prompts printed in the paper": by_text,
         "With the authors' released prompts": by_authors,
     }
     return _join_readings(readings)
