@@ -193,7 +193,7 @@ def test_a_substantial_lead_is_one_in_points_and_in_errors(run, graph, format_b,
 
 
 def test_in_a_rerun_the_lead_by_the_authors_prompts_counts(run):
-    """By the prompts of the paper's text all arms state the same fact and err alike."""
+    """By the prompts printed in the paper all arms state the same fact and err alike."""
     pairs = questions(1600)
     text = [rows(pairs, arm, 0, differ=False) for arm in WITH_RETRIEVAL]
     claim = "graphrag_far_above_text_rag"
@@ -244,7 +244,7 @@ def test_far_more_accurate_asks_for_more_than_ten_points(run, closed_book, verdi
     ],
 )
 def test_both_sets_of_prompts_must_show_that_retrieval_helps(run, format_a, verdict, words):
-    """With the prompts of the paper's text the gain is far; with the authors' it may not be.
+    """With the prompts printed in the paper the gain is far; with the authors' it may not be.
 
     A difference without significance refutes nothing.
     """
@@ -256,7 +256,7 @@ def test_both_sets_of_prompts_must_show_that_retrieval_helps(run, format_a, verd
     claim = "retrieval_beats_closed_book"
     assert decide(run, out, claim) == {claim: verdict}
     evidence = why(run, claim, "rerun")
-    assert "With the prompts of the paper's text, the claim holds" in evidence
+    assert "With the prompts printed in the paper, the claim holds" in evidence
     assert f"released prompts, the claim {words}" in evidence
 
 
