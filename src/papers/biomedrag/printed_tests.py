@@ -838,8 +838,8 @@ def _reason(table: pd.DataFrame, is_decisive: pd.Series) -> str:
     difference = figures.signed(weakest["difference"], 2)
     p = _range_text(weakest["low"], weakest["high"])
     return (
-        f"{_n_significant(table)} significantly positive, however the right rows of the two "
-        f"systems overlap.{negative} {_lowest(table, is_decisive)} is {difference} points for "
+        f"{_n_significant(table)} highest possible p.{negative} "
+        f"{_lowest(table, is_decisive)} is {difference} points for "
         f"{_system_in_words(weakest['ours'])} against {_system_in_words(weakest['against'])}, over "
         f"{weakest['rows']:,} rows of {weakest['data']} (McNemar's test, adjusted by Holm: {p})."
     )
@@ -878,15 +878,26 @@ def _range_text(low: float, high: float) -> str:
 
 
 def _n_significant(table: pd.DataFrame) -> str:
-    """Count the significantly positive differences: `Of 3 printed differences in F1, 1 is`."""
+    """Count the differences that are significantly positive whichever rows are right.
+
+    Returns:
+        The beginning of a sentence that ends with `highest possible p`.
+    """
     is_significant = (table["high"] < ALPHA) & (table["difference"] > 0)
     n_significant, n_all = int(is_significant.sum()), len(table)
     if n_all == 1:
-        return f"The one printed difference in F1 is{'' if n_significant else ' not'}"
+        verb = (
+            "is significantly positive even" if n_significant else "is not significantly positive"
+        )
+        return f"The one printed difference in F1 {verb} at its"
     if n_significant == n_all:
-        return f"{'Both' if n_all == 2 else f'All {n_all}'} printed differences in F1 are"
-    verb = "is" if n_significant < 2 else "are"
-    return f"Of {n_all} printed differences in F1, {n_significant or 'none'} {verb}"
+        subject = "Both" if n_all == 2 else f"All {n_all}"
+        return f"{subject} printed differences in F1 are significantly positive even at their"
+    subject = f"Of {n_all} printed differences in F1,"
+    if not n_significant:
+        return f"{subject} none is significantly positive at its"
+    verb, its = ("is", "its") if n_significant == 1 else ("are", "their")
+    return f"{subject} {n_significant} {verb} significantly positive even at {its}"
 
 
 def comparison_table(printed: Published, claims: Sequence[str]) -> figures.Html:

@@ -1036,9 +1036,9 @@ def _shown_by_client_in_words(shares: Sequence[float]) -> str:
     """Say what a perfect reader of the released client's prompts would find."""
     found_at_most = ratio(np.array(shares), np.ones(len(shares)))
     return (
-        "If the printed run used the window of the released client, a perfect reader of its "
-        f"prompts would have found at most {figures.score_text(found_at_most)} of a query's "
-        f"relevant drugs (n = {len(shares):,})."
+        "The released client shows the model only the first characters of each list. If the "
+        "printed run did the same, a perfect reader of the run's prompts would have found at most "
+        f"{figures.score_text(found_at_most)} of a query's relevant drugs (n = {len(shares):,})."
     )
 
 
