@@ -883,7 +883,9 @@ def test_the_claims_about_printed_numbers_are_decided():
     assert all("no repeated training" in decision.why for decision in decisions.values())
     nearest = decisions["significant_on_git"].why.replace("\N{NO-BREAK SPACE}", " ")
     assert "RA-KNN-20, for which Figure 2 prints 77.66%, the difference is +3.76 points" in nearest
-    assert "from p < 0.001 to p = 0.217" in nearest, "with it, the claim would not agree"
+    assert "the lowest possible value is p < 0.001, the highest p = 0.217" in nearest, (
+        "with it, the claim would not agree"
+    )
     assert "over 720 rows" in decisions["superior_everywhere"].why
     assert "Of the differences, 1 is negative" in decisions["superior_everywhere"].why
     assert decisions["superior_everywhere"].why.startswith(

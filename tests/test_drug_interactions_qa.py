@@ -1229,8 +1229,8 @@ def test_retrieval_is_precise_only_if_it_is_with_and_without_brands(
     assert [estimate.n for estimate in decision.estimates] == [40] * 4 + [80] * 4
     assert "a query returned names for 80 of the 80 questions" in decision.why
     assert (
-        "the model's own for 40 of these questions, and one that the program had relaxed for 40"
-        in decision.why
+        "The model itself wrote the query for 40 of them. For the other 40, the program had relaxed "
+        "the model's query." in decision.why
     )
 
 

@@ -647,7 +647,7 @@ def test_a_released_run_is_told_what_the_clients_window_could_show(run):
     rules.decide(run, out, "lists_under_retrieve", shown_by_client=[0.02] * 30)
     finding = next(c for c in run.claims if c.kind == "rescored")
     assert finding.verdict == "agrees"
-    assert "a perfect reader of its prompts would have found at most 2.0 %" in finding.why
+    assert "a perfect reader of the run's prompts would have found at most 2.0 %" in finding.why
 
 
 def test_a_test_of_lists_needs_a_wider_window_besides_the_papers_models(run):

@@ -1,4 +1,4 @@
-"""The graph, over Bolt: connect, load, read, and run Cypher that someone else wrote.
+"""The graph, over Bolt: connect, load and read it, and run Cypher that someone else wrote.
 
 The module uses the official Neo4j driver, and only Cypher that both a Neo4j 5 server and the
 embedded server accept. Values are always sent as parameters. Labels, relationship types and
@@ -19,7 +19,7 @@ __all__ = ["CypherRejected", "Graph", "GraphError", "Row", "Untrusted", "connect
 
 
 class Graph(Loader):
-    """A connection that loads, reads, and runs Cypher that someone else wrote."""
+    """A connection to the graph. It loads and reads the graph, and runs Cypher by someone else."""
 
     def __init__(self, endpoint: GraphEndpoint, prefix: str = "") -> None:
         """Connect; see `connect` for the errors, and `Catalogue` for the prefix."""

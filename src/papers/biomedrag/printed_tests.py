@@ -872,9 +872,11 @@ def _system_in_words(row: str) -> str:
 
 
 def _range_text(low: float, high: float) -> str:
-    """Write a range of p: `from p = 0.042 to p = 1.000`."""
-    bounds = [figures.p_words(bound) for bound in (low, high)]
-    return bounds[0] if bounds[0] == bounds[1] else f"from {bounds[0]} to {bounds[1]}"
+    """Write a range of p: `the lowest possible value is p = 0.042, the highest p = 1.000`."""
+    lowest, highest = (figures.p_words(bound) for bound in (low, high))
+    if lowest == highest:
+        return lowest
+    return f"the lowest possible value is {lowest}, the highest {highest}"
 
 
 def _n_significant(table: pd.DataFrame) -> str:

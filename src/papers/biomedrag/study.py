@@ -538,9 +538,9 @@ def _onerel_note(printed: Published, name: str) -> str:
     if not numerals:
         return ""
     return (
-        " The columns of OneRel are out of order in the paper. The table shows the column headed "
-        f"F1. The claims use OneRel's first column, {numerals[0]}, because arithmetic shows that "
-        "this column is the F1."
+        " The columns of OneRel are out of order in the paper. For OneRel, this table shows the "
+        "value that the paper prints under the heading F1. The claims instead use the value in the "
+        f"paper's first column, {numerals[0]}, because arithmetic shows that it is the F1."
     )
 
 

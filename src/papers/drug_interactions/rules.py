@@ -491,9 +491,12 @@ def _queries_text(known: Outcomes, arm: str) -> str:
     if not n_found:
         return text
     precision = replace(found.score("evidence_precision", arm), unparsed=0)
+    n_relaxed = n_found - n_own
+    by_whom = f"The model itself wrote the query for {n_own if n_relaxed else 'all'} of them."
+    if n_relaxed:
+        by_whom += f" For the other {n_relaxed}, the program had relaxed the model's query."
     return (
-        f"{text} The query was the model's own for {n_own} of these questions, and one that the "
-        f"program had relaxed for {n_found - n_own}. The precision on these {n_found} questions is "
+        f"{text} {by_whom} The precision on these {n_found} questions is "
         f"{figures.score_text(precision)}."
     )
 

@@ -47,10 +47,12 @@ class ArmConfig:
 
 PRINTED = {
     "qa_rag": ArmConfig(
-        "QA-RAG (question 12, hypothetical answer 12)", (("question", 12), ("tuned", 12))
+        "QA-RAG (12 candidates by question, 12 by hypothetical answer)",
+        (("question", 12), ("tuned", 12)),
     ),
     "multiquery": ArmConfig(
-        "Multiquery (question 6, three more 6 each)", (("question", 6), ("multi", 6))
+        "Multiquery (6 candidates by question, 6 by each of three more)",
+        (("question", 6), ("multi", 6)),
     ),
     "hyde": ArmConfig("HyDE by a larger model (24)", (("hyde", 24),)),
     "question": ArmConfig("Only question (24)", (("question", 24),)),
@@ -69,7 +71,7 @@ OTHERS = {
         by="windows",
     ),
     "windows_qa_rag": ArmConfig(
-        "QA-RAG by windows (question 12, hypothetical answer 12)",
+        "QA-RAG by windows (12 candidates by question, 12 by hypothetical answer)",
         (("question", 12), ("tuned", 12)),
         by="windows",
     ),
@@ -102,7 +104,7 @@ _BY_QUESTION = "own document removed from the search by question"
 _BY_ALL = "own document removed from every search"
 AUTHORS = {
     "multiquery_authors": ArmConfig(
-        "Multiquery with the authors' prompt (question 8, two more 8 each)",
+        "Multiquery with the authors' prompt (8 candidates by question, 8 by each of two more)",
         (("question", 8), ("multi_authors", 8)),
     ),
     "hyde_authors": ArmConfig("HyDE with the authors' prompt (24)", (("hyde_authors", 24),)),
@@ -110,7 +112,7 @@ AUTHORS = {
         "Only hypothetical answer with the authors' prompt (24)", (("tuned_authors", 24),)
     ),
     "qa_rag_authors": ArmConfig(
-        "QA-RAG with the authors' prompt (question 12, hypothetical answer 12)",
+        "QA-RAG with the authors' prompt (12 candidates by question, 12 by hypothetical answer)",
         (("question", 12), ("tuned_authors", 12)),
     ),
     "hypothetical_12_authors": ArmConfig(

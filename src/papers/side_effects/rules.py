@@ -576,8 +576,13 @@ def _graphrag_errors(outcomes: Outcomes) -> pd.DataFrame | Decision:
         f"GraphRAG gives only {len(wrong)} wrong answer{plural}, and the rule needs at least "
         f"{MIN_ERRORS}."
     )
-    units = math.ceil(MIN_ERRORS * len(rows) / len(wrong)) if len(wrong) else None
-    return Decision("inconclusive", why, needed=units)
+    if len(wrong):
+        n_rows = decisions.two_digits(math.ceil(MIN_ERRORS * len(rows) / len(wrong)))
+        why += (
+            f" At this rate of errors, {n_rows:,} answers contain {MIN_ERRORS} wrong answers on "
+            "average."
+        )
+    return Decision("inconclusive", why)
 
 
 def residual_errors_not_retrieval(
