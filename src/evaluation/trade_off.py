@@ -14,7 +14,7 @@ from matplotlib.patches import ConnectionPatch
 from matplotlib.ticker import NullFormatter
 
 from evaluation import figures
-from evaluation.measures import measure_label, unit
+from evaluation.measures import measure_label, measure_words, unit
 from evaluation.metrics import Score
 from evaluation.outcomes import Outcomes
 
@@ -66,8 +66,8 @@ def trade_off(rows: Outcomes, time: str, score: str, caption: str) -> figures.Pi
     for arm in arms:
         colour = rows.colours.get(arm, figures.HUES["grey"])
         dots.append(Dot(rows.label(arm), colour, rows.score(time, arm), rows.score(score, arm)))
-    words = (measure_label(time), measure_label(score))
-    text = f"{caption} Higher and further left is better; lines are 95 % intervals."
+    words = (_time_axis(time), measure_label(score))
+    text = f"{caption} Higher and further left is better. Lines are 95 % intervals."
     alt = f"{caption} {'; '.join(_describe(dot, time, score) for dot in dots)}."
     return figures.figure(
         draw(dots, *words),
@@ -76,6 +76,13 @@ def trade_off(rows: Outcomes, time: str, score: str, caption: str) -> figures.Pi
         caption=text,
         sample=rows.sample,
     )
+
+
+def _time_axis(time: str) -> str:
+    """Label the axis of a time: `median latency in seconds, logarithmic scale`."""
+    words = measure_words(time)
+    in_seconds = "" if "seconds" in words else " in seconds"
+    return f"{words}{in_seconds}, logarithmic scale"
 
 
 def draw(dots: Sequence[Dot], x_label: str, y_label: str) -> Figure:
@@ -140,7 +147,8 @@ def _link_labels(
         )
         axes.add_artist(link)
         beside: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
-        axes.plot(dot_x, position, "o", color=dot.colour, markersize=5, **beside)
+        # a dash, which is not taken for a further dot
+        axes.plot(dot_x, position, "_", color=dot.colour, markersize=8, **beside)
         axes.text(label_x, position, label, va="center", fontsize=10, **beside)
 
 
@@ -151,7 +159,7 @@ def _draw_dots(axes: Axes, dots: Sequence[Dot], x_label: str, y_label: str) -> N
         axes.plot([x, x], [dot.score.low, dot.score.high], color=dot.colour, linewidth=1.4)
         axes.plot([dot.time.low, dot.time.high], [y, y], color=dot.colour, linewidth=1.4)
         axes.plot(x, y, "o", color=dot.colour, markersize=7)
-    axes.set(xscale="log", xlabel=f"{x_label}, logarithmic", ylabel=y_label)
+    axes.set(xscale="log", xlabel=x_label, ylabel=y_label)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.yaxis.set_major_formatter(lambda value, _: figures.number(value, digits=0))
