@@ -187,9 +187,11 @@ class Trained:
     def table(self) -> figures.Html:
         """Show precision, recall and F1 of each arm with 95 % intervals."""
         n = self.outcomes.frame.unit.nunique()
+        rows = counted(n, "held-out row")
+        teach, serve = ("teaches", "serves") if n == 1 else ("teach", "serve")
         caption = (
-            f"{n} held-out rows, which did not teach the scorer and are never retrieved. The "
-            "intervals are over texts"
+            f"F1, precision and recall of each arm on {rows}, which neither {teach} the scorer nor "
+            f"{serve} as an example. Higher is better. The intervals are over texts"
         )
         return self.outcomes.table(["f1", "precision", "recall"], caption)
 
