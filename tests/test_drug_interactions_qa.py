@@ -1165,7 +1165,7 @@ def test_both_readings_are_said_to_refute_a_clear_lead_in_cosine() -> None:
         "drugrag_nearest_to_references", Outcomes(rows, labels=qa.LABELS, draws=500)
     )
     assert decision.verdict == "differs"
-    assert "four parts still refute the claim" in decision.why
+    assert "four intervals still refute the claim" in decision.why
     assert "The cosine of DrugRAG minus that of No retrieval (may say not known)" in decision.why
     assert (
         "Both readings refute the claim, because in each a corrected interval lies below the 5"
@@ -1479,7 +1479,7 @@ def test_an_interval_that_is_corrected_for_its_parts_stands_beside_the_plain_one
     decision = decide_by_intervals(parts, (0.0,), why="Evidence.")
     assert decision.verdict == "inconclusive"
     assert decision.why == (
-        "Evidence. With Bonferroni's correction for 3 intervals, one part no longer refutes the claim. "
+        "Evidence. After Bonferroni's correction, one of the three intervals no longer refutes the claim. "
         "The estimate \N{LEFT DOUBLE QUOTATION MARK}part -0.105\N{RIGHT DOUBLE QUOTATION MARK} is \N{MINUS SIGN}10.5 % [\N{MINUS SIGN}22.7, 1.7]."
     )
     assert "corrected" not in decide_by_intervals(parts[:1], (0.0,), why="Evidence.").why

@@ -657,7 +657,7 @@ def test_parts_that_refute_a_claim_by_corrected_intervals_stand_in_one_sentence(
     )
     decision = decide("recall_is_recall", rows("contexts", "recall", arms, holds=data.WHOLE_ANSWER))
     corrected = (
-        "With Bonferroni's correction for 4 intervals, four parts still refute the claim. Where the "
+        "After Bonferroni's correction, all four intervals still refute the claim. Where the "
         "contexts contain"
     )
     assert decision.why.count("Bonferroni") == decision.why.count(corrected) == 1

@@ -227,12 +227,13 @@ def corrected_text(corrections: Iterable[Correction]) -> str:
         groups.setdefault(key, []).append(correction.text)
     sentences = []
     for (n_intervals, refutes), texts in groups.items():
-        is_one = len(texts) == 1
-        subject = "one part" if is_one else f"{figures.in_words(len(texts))} parts"
-        verb = "refutes" if is_one else "refute"
+        verb = "refutes" if len(texts) == 1 else "refute"
         still = f"still {verb}" if refutes else f"no longer {verb}"
-        corrected = f" With Bonferroni's correction for {n_intervals} intervals, {subject}"
-        sentences.append(f"{corrected} {still} the claim.")
+        total = figures.in_words(n_intervals)
+        number = "all" if len(texts) == n_intervals else f"{figures.in_words(len(texts))} of the"
+        sentences.append(
+            f" After Bonferroni's correction, {number} {total} intervals {still} the claim."
+        )
         sentences += [f" {evidence.sentence_case(text)}." for text in texts]
     return "".join(sentences)
 

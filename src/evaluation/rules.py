@@ -660,16 +660,21 @@ def _smallest_cluster_count(groups: Iterable[Outcomes]) -> int:
 
 def _forced_tie(same_evidence: float, why: str, p: float, parts: Sequence[Part]) -> Decision:
     share = figures.number(same_evidence)
-    tie = f"The tie is forced, because the arms got the same evidence in {share} of the units."
+    are_ties = "comparison is a forced tie" if len(parts) == 1 else "comparisons are forced ties"
+    tie = (
+        f"The next {are_ties}, because the arms got the same evidence for {share} of the questions."
+    )
     ties = tuple(part.estimate() for part in parts)
     return Decision("not tested", f"{tie} {why}", p, reason="forced tie", ties=ties)
 
 
 def _same_facts(same_evidence: float, why: str, p: float, parts: Sequence[Part]) -> Decision:
     share = figures.number(same_evidence)
+    next_ones = "comparison" if len(parts) == 1 else "comparisons"
     wording = (
-        f"In {share} of the units, the arms got the same facts in different words. A difference "
-        "between these arms therefore comes from the wording of the prompts."
+        f"In the next {next_ones}, the arms got the same facts in different words for {share} of "
+        "the questions. A difference between these arms therefore comes from the wording of the "
+        "prompts."
     )
     ties = tuple(part.estimate() for part in parts)
     return Decision("not tested", f"{wording} {why}", p, reason="same facts", ties=ties)

@@ -262,14 +262,16 @@ def training_cost(jobs: Sequence[Job], recipe: Recipe, model: str) -> str:
             n_adapters += 1
             n_tokens += round(recipe.steps * recipe.batch * min(mean, recipe.longest))
     text = (
-        f"Training {n_adapters} adapters in {recipe.steps:,} steps of {recipe.batch} rows each "
-        f"takes about {n_tokens / 1e6:,.1f} million tokens without the documents"
+        f"To train {n_adapters} adapters, each in {recipe.steps:,} steps of {recipe.batch} rows, "
+        f"the model reads about {n_tokens / 1e6:,.1f} million tokens, not counting the documents "
+        "in the prompts"
     )
     n_parameters = parameters_of(model)
     if n_parameters:
         hours = 4 * n_parameters * n_tokens / OPERATIONS_PER_SECOND / 3600
         amount = f"{hours:,.2f}" if hours >= MIN_HOURS else f"less than {MIN_HOURS}"
-        text += f", or {amount} hours of one H100 at {100 * UTILISATION:.0f} % of its speed"
+        speed = f"{100 * UTILISATION:.0f} % of its peak speed"
+        text += f". One H100 GPU at {speed} would need {amount} hours for these tokens"
     return f"{text}. Stored adapters cost nothing."
 
 

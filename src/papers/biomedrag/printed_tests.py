@@ -350,8 +350,8 @@ _MORE: Final = {
     "GPT-4 scores higher on GIT than on DDI.",
     "superior_everywhere": _BEST_ROWS,
     "significant_everywhere": _BEST_ROWS,
-    "one_sentence_best_on_git_re": " We infer that the three other values belong to this panel. It "
-    "does not matter which n each of them has.",
+    "one_sentence_best_on_git_re": " We infer that the three values other than that of RA-KNN-1 "
+    "belong to Figure 2 (c). It does not matter which n each of them has.",
     "best_parts": " Table 3 has no row for LLaMA2 13B alone, which in Table 1 comes nearer to "
     "BiomedRAG than these baselines." + _ONEREL,
     "one_chunk_beats_many": " We leave out four values of GIT in Figure 2 (c) and (d), because we "

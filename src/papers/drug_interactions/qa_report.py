@@ -162,9 +162,9 @@ def _report_cypher(run: Run, both: Outcomes, writer: str) -> None:
         share = written.score(step)
         of_hundred = Score(100 * share.value, share.n, 100 * share.low, 100 * share.high)
         note = (
-            f"The share is of {share.n} questions. Of these, {n_branded} have a brand that no "
-            f"first statement can find, and {n_invented} have an invented name, for which every "
-            "valid statement is right."
+            f"The share is of {share.n} questions. Of these questions, {n_branded} name a brand "
+            "that the graph lacks, so the model's first Cypher statement cannot be right. Another "
+            f"{n_invented} ask about an invented name, so every valid statement is right."
         )
         run.rerun(f"{TEXT}cypher.{step}", of_hundred, model=writer, note=note)
     note = "The median includes repairs and the time spent waiting for other requests."
