@@ -577,10 +577,12 @@ def test_the_cost_of_adapters_is_estimated_before_they_are_trained():
     no_rows: list[Any] = []
     job = (corpus, {"lora_rag": cast(Plan, None)}, no_rows)
     text = adapted.training_cost([job], recipe, "meta-llama/Llama-2-13b-hf")
-    assert text.startswith("Training 2 adapters in 1,000 steps of 4 rows each takes about ")
+    assert text.startswith(
+        "To train 2 adapters, each in 1,000 steps of 4 rows, the model reads about "
+    )
     tokens = 1e6 * float(text.split("about ")[1].split(" million")[0])
     assert 1e5 < tokens < 2.1e6
-    hours = float(text.split("documents, or ")[1].split(" hours")[0])
+    hours = float(text.split("would need ")[1].split(" hours")[0])
     assert hours == pytest.approx(4 * 13e9 * tokens / (0.4 * 989e12) / 3600, abs=0.01)
     assert "hours" not in adapted.training_cost([job], recipe, "a model without a size")
 

@@ -229,13 +229,25 @@ def corrected_text(corrections: Iterable[Correction]) -> str:
     for (n_intervals, refutes), texts in groups.items():
         verb = "refutes" if len(texts) == 1 else "refute"
         still = f"still {verb}" if refutes else f"no longer {verb}"
-        total = figures.in_words(n_intervals)
-        number = "all" if len(texts) == n_intervals else f"{figures.in_words(len(texts))} of the"
-        sentences.append(
-            f" After Bonferroni's correction, {number} {total} intervals {still} the claim."
-        )
+        subject = _corrected_in_words(len(texts), n_intervals)
+        sentences.append(f" After Bonferroni's correction, {subject} {still} the claim.")
         sentences += [f" {evidence.sentence_case(text)}." for text in texts]
     return "".join(sentences)
+
+
+def _corrected_in_words(n: int, n_intervals: int) -> str:
+    """Name corrected intervals: `two of the four intervals`.
+
+    Args:
+        n: Their number, which is larger than the next if they come from several families.
+        n_intervals: Number of intervals of each family.
+    """
+    total = figures.in_words(n_intervals)
+    if n > n_intervals:
+        return f"{figures.in_words(n)} intervals, from families of {total} each,"
+    if n == n_intervals:
+        return f"all {total} intervals"
+    return f"{figures.in_words(n)} of the {total} intervals"
 
 
 def _interval_text(interval: Interval, part: Part) -> str:
