@@ -614,7 +614,7 @@ def test_the_ablation_leaves_no_printed_number_and_no_claim_untold(run: record.R
     out = Outcomes(rows, labels=ablation.labels([0, 1, 5], [3, 4, 5]), draws=100)
     words = ablation.summary(out, [0, 1, 5])
     assert words.startswith(
-        "**With the diversity step, which reorders the retrieved pairs, the fine-tuned model's "
+        "**With the diversity step, which adds documents with the retrieved pairs in other orders, the fine-tuned model's "
         "accuracy is significantly higher on GIT, by 83.3 ["
     )
     assert (

@@ -1441,7 +1441,7 @@ def test_the_evidence_counts_what_a_graph_without_facts_answers(n_found: int) ->
     assert f"above 0 on {n_found + 20} of 100 questions" in decision.why
     assert f"no fact of the graph for 20 of these {n_found + 20}" in decision.why
     assert "10 are about an invented name and 10 have the answer no" in decision.why
-    assert f"On the 80 questions whose answer is names, its F1 is {100 * n_found / 80:.1f} %" in (
+    assert f"On the 80 questions that ask for names, its F1 is {100 * n_found / 80:.1f} %" in (
         decision.why
     )
     is_limited_by_graph = n_found < 40

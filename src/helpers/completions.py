@@ -14,15 +14,15 @@ Status = Literal["complete", "cut", "overflow"]
 
 
 class LlmError(PublicError, RuntimeError):
-    """The error if the LLM server failed. The message names the request and the remedy."""
+    """Raised when the LLM server fails. The message names the request and the remedy."""
 
 
 class CapabilityError(LlmError):
-    """The error if a server cannot do what was asked, such as obey a constraint."""
+    """Raised when a server cannot do what was asked, such as obey a constraint."""
 
 
 class ContextOverflowError(CapabilityError):
-    """The error if a prompt does not fit the context and the caller did not ask to record this."""
+    """Raised when a prompt does not fit the context and the caller did not ask to record this."""
 
 
 @dataclass(frozen=True)

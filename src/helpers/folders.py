@@ -22,7 +22,7 @@ LINE_ENDS = ("Zl", "Zp")
 
 
 class FolderError(PublicError, ValueError):
-    """The error if a folder has no readable document. The message says what to do."""
+    """Raised when a folder has no readable document. The message says what to do."""
 
 
 def printable(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The graph, over Bolt: connect, load and read it, and run Cypher that someone else wrote.
+"""Connect to the graph over Bolt, load and read it, and run Cypher that someone else wrote.
 
 The module uses the official Neo4j driver, and only Cypher that both a Neo4j 5 server and the
 embedded server accept. Values are always sent as parameters. Labels, relationship types and
@@ -49,8 +49,8 @@ class Graph(Loader):
         2. On a Neo4j server, the statement's plan (EXPLAIN, which runs nothing) may contain only
            operators that read the graph. On the embedded server, the statement runs as a user who
            may only read records, and files and URLs are switched off.
-        3. The statement runs as the reader's user, where a server has one, in a READ transaction
-           that is always rolled back.
+        3. The statement runs in a READ transaction, which is always rolled back. If a read-only
+           account is set (NEO4J_READER_USER), the statement runs under this account.
         4. At a limit, the connection is closed, and the server is told to end the transaction. A
            server ends a transaction between rows, so one expression over a long list can run a
            little longer.

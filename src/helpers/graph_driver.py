@@ -35,7 +35,7 @@ for _noisy in ("neo4j.notifications", "neo4j.io"):
 
 
 class GraphError(PublicError, RuntimeError):
-    """The error if the graph server cannot be used as asked. The message says what to do."""
+    """Raised when the graph server cannot be used as asked. The message says what to do."""
 
 
 class Connection:

@@ -22,7 +22,7 @@ _PARTS: Final = (("the trained scorer", "cosine"), ("the diversity step", "plain
 """The parts of the method, and the arm without each."""
 _WHAT: Final = {
     "the trained scorer": "which chooses the document",
-    "the diversity step": "which reorders the retrieved pairs",
+    "the diversity step": "which adds documents with the retrieved pairs in other orders",
 }
 """What each part does, in a clause."""
 WHOLE_METHOD: Final = "whole"
@@ -55,7 +55,7 @@ def labels(counts: Sequence[int], words: Sequence[int]) -> dict[str, str]:
         counts: The n of RA-KNN-n.
         words: Words of a chunk.
     """
-    lengths = {chunked(m): f"BiomedRAG, chunks of {m} words" for m in words if m != BEST_WORDS}
+    lengths = {chunked(m): f"BiomedRAG (chunks of {m} words)" for m in words if m != BEST_WORDS}
     variants = {"cosine": LABELS["cosine"], "plain": LABELS["plain"], **lengths}
     all_labels = {**LABELS, **lengths}
     for arm, label in variants.items():

@@ -303,7 +303,8 @@ _PANEL_B: Final = (
 )
 _BEST_ROWS: Final = (
     " On each data set, we compare the best row with BiomedRAG and the best other row of a table "
-    "or of Figure 2. Taking the best of several n favours the other row."
+    "or of Figure 2. RA-KNN-n, which shows the n nearest sentences, is printed for several n. We "
+    "take its best n, which favours the row without BiomedRAG."
     + _ADINT
     + _PANEL_B
     + " The comparison on ChemProt holds under either reading of Figure 2 (b), because it takes "

@@ -127,7 +127,7 @@ def _leads_by_kind(outcomes: Outcomes) -> str:
         'without the questions about an invented name, to which "Not known" is the right answer': (
             known.select(kinds != INVENTED)
         ),
-        "on the questions whose answer is names": known.select(_asks_for_names(known)),
+        "on the questions that ask for names": known.select(_asks_for_names(known)),
     }
     subject = f"The F1 of {known.label('ingested')} minus that of no retrieval"
     leads = []
@@ -287,7 +287,7 @@ def _is_found(found: Outcomes) -> pd.Series:
 
 
 def _lacks_most_names(found: Outcomes) -> bool:
-    """Whether the right query finds no right name for most questions whose answer is names."""
+    """Whether the right query finds no right name for most questions that ask for names."""
     with_names = found.select(_asks_for_names(found))
     return bool(_is_found(with_names).mean() < HALF)
 
@@ -320,7 +320,7 @@ def _limit_text(found: Outcomes) -> str:
     return (
         f"{text} It needs no fact of the graph for {n_invented + n_no} of these {is_found.sum()} "
         f"questions, because {n_invented} are about an invented name and {n_no} have the answer "
-        f"no. On the {of_names.n} questions whose answer is names, its F1 is "
+        f"no. On the {of_names.n} questions that ask for names, its F1 is "
         f"{figures.score_text(of_names)}, and above 0 on {_is_found(with_names).sum()} of them."
     )
 
@@ -486,7 +486,7 @@ def _queries_text(known: Outcomes, arm: str) -> str:
     n_own = sum(_holds(measures, "by_models_query") for measures in found.frame.measures)
     text = (
         f"With {BY_GRAPH[arm]}, a query returned names for {n_found} of the {n_questions} "
-        "questions whose answer is names."
+        "questions that ask for names."
     )
     if not n_found:
         return text

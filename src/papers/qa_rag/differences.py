@@ -116,7 +116,7 @@ def with_family(caption: str, comparisons: Sequence[Comparison]) -> str:
     n = len(comparisons)
     if n > 1:
         return f"{caption}. p is adjusted by Holm's method over {figures.in_words(n)} tests"
-    return f"{caption}. p is not adjusted"
+    return f"{caption}. With one test, p needs no adjustment"
 
 
 def deciding_table(outcomes: Outcomes) -> pd.DataFrame:

@@ -363,9 +363,10 @@ def answer(readings: pd.DataFrame | None, selections: pd.DataFrame | None) -> st
         f"associations. The drugs of the benchmark are {rule['take']}, whereas the paper states a "
         "minimum of terms. Nobody can draw the benchmark's questions again, because the draw "
         "depends on the order of a Python set, which changes from process to process.\n\n"
-        f"This reading counts {best.associations:,} {best.counted}, {best.drugs:,} drugs and "
-        f"{best.effects:,} terms. The drugs of the benchmark come from those with an "
-        f"{rule['of drugs with']}; ATC is the WHO's classification of drugs."
+        f"If {best.counted} count as associations, SIDER's files give {best.associations:,} "
+        f"associations, {best.drugs:,} drugs and {best.effects:,} terms. The drugs of the "
+        f"benchmark come from those with an {rule['of drugs with']}. ATC is the WHO's "
+        "classification of drugs."
     )
 
 
