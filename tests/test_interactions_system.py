@@ -318,6 +318,34 @@ def test_an_answer_shows_its_rows_statement_and_the_pages_that_state_each_fact(
     assert "Rifampicin lowers warfarin." in answer.citations[2]
 
 
+@pytest.mark.parametrize(
+    ("n_names", "n_facts", "missing"),
+    [
+        (cypher.MAX_FACTS - 1, 1, ""),
+        (cypher.MAX_FACTS, 1, ""),
+        (cypher.MAX_FACTS + 50, 1, "the other 50."),
+        (0, cypher.MAX_FACTS - 1, ""),
+        (0, cypher.MAX_FACTS, "may lack others."),
+    ],
+)
+def test_an_answer_from_a_part_of_the_names_says_so_beside_it(
+    monkeypatch: pytest.MonkeyPatch, n_names: int, n_facts: int, missing: str
+) -> None:
+    """The sentence is the model's own, so that the remark stands below it."""
+    names = frozenset(f"drug {number}" for number in range(n_names))
+    facts = tuple(list(map(cypher.sentence, CONTENT.edges))[:1] * n_facts)
+    attempt = cypher.Attempt(partners_of("warfarin"), names)
+    retrieved = cypher.Retrieved((("graph", attempt),), facts)  # type: ignore[arg-type]
+    monkeypatch.setattr(system.Interactions, "retrieve", lambda *_: retrieved)
+    asked: Any = None
+    answer = interactions(Scripted(["The drugs are: aspirin."]), asked).ask("Which drugs?")
+    assert answer.text == "The drugs are: aspirin."
+    assert len(answer.warnings) == bool(missing)
+    assert not missing or answer.warnings[0].endswith(missing)
+    assert not any("of the" in note for note in answer.notes)
+    assert not missing or "aspirin.\n\nWarnings:\n  The model read only" in str(answer)
+
+
 @pytest.mark.engine
 def test_a_brand_is_answered_by_its_drug_and_said_so(leaflet_graph: Graph) -> None:
     """The paper's failure: "a brand name vs generic name mismatch"; its fallback resolves it."""

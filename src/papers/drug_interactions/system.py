@@ -8,7 +8,7 @@ with system.open_text(Path("leaflets")) as drugs:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -177,6 +177,7 @@ class Interactions:
             evidence=tuple(evidence),
             citations=tuple(citations),
             statement=retrieved.last.cypher,
+            warnings=tuple(_check_completeness(retrieved)),
             notes=tuple(self._notes(question, retrieved, history, row)),
             details=_details(retrieved),
         )
@@ -247,12 +248,25 @@ def _without_answer(question: str, retrieved: Retrieved, text: str) -> SystemAns
     )
 
 
+def _check_completeness(retrieved: Retrieved) -> Iterator[str]:
+    """What speaks against a complete answer: the model reads only the first names or facts."""
+    n_names = len(retrieved.last.returned)
+    n_missing = n_names - cypher.MAX_FACTS
+    if n_missing > 0:
+        yield (
+            f"The model read only {cypher.MAX_FACTS} of the {n_names:,} names that the graph "
+            f"returned, so the answer may lack the other {n_missing:,}."
+        )
+    elif not n_names and len(retrieved.facts) == cypher.MAX_FACTS:
+        yield (
+            f"The model read only the first {cypher.MAX_FACTS} facts of the search, so the answer "
+            "may lack others."
+        )
+
+
 def _statement_notes(retrieved: Retrieved, asked_text: str) -> list[str]:
     """What a reader must know of a statement that found rows."""
     notes = []
-    n_rows = len(retrieved.last.returned)
-    if n_rows > cypher.MAX_FACTS:
-        notes.append(f"The model saw {cypher.MAX_FACTS} of {n_rows} rows.")
     corrected = {match.name for match in retrieved.names}
     for name in cypher.quoted_names(retrieved.last.cypher):
         if name.lower() not in asked_text and name not in corrected:
