@@ -414,6 +414,28 @@ def test_what_the_registry_contradicts_is_said_beside_the_answer(
         assert "by the note of 2021-0" in warning
 
 
+@pytest.mark.parametrize(
+    ("reply", "warnings"),
+    [
+        (
+            "Lacosamide 100 mg b.i.d. [1]",
+            ("The cited passage [1] does not contain 100 mg. It stands in [2].",),
+        ),
+        ("Lacosamide 100 mg b.i.d. [2]", ()),
+        ("Lacosamide 50 mg from 2 March 2021, then 100 mg twice a day [1, 2]", ()),
+        ("Not found in chart: no 100 mg. [1]", ()),
+    ],
+)
+def test_a_dose_that_the_cited_note_lacks_is_said_beside_the_answer(folder, reply, warnings):
+    answer = opened(folder, Scripted(reply)).ask("How much lacosamide does A17 take?")
+    assert [evidence.values["note_date"] for evidence in answer.evidence] == [
+        "2021-03-02",
+        "2021-09-14",
+    ]
+    assert answer.text == reply
+    assert answer.warnings == warnings
+
+
 def test_abbreviations_are_found_and_shown_by_their_words(tmp_path):
     """Search and excerpts know them, and the prompt has the note as it is."""
     filler = "Sleeps well and eats well. " * 30

@@ -44,6 +44,7 @@ from papers.clinical_notes.retrieval import (
     Retrieval,
     Retriever,
 )
+from papers.clinical_notes.uncited_values import find_uncited
 from papers.clinical_notes.wording import DRUGS
 from rag.replies import CITATION
 from rag.retrieval import bm25_index
@@ -213,6 +214,7 @@ class Notes:
             citations=tuple(evidence[number - 1].source for number in cited),
             warnings=(
                 *_check_citations(reply.text, passages, cited, has_no_answer),
+                *_uncited_values(question, reply.text, passages),
                 *self._contradictions(question, reply.text, found),
             ),
             notes=(*remark, *self._remarks(found, rows)),
@@ -330,6 +332,12 @@ def _check_citations(
         nearest = counts.index(max(counts)) + 1
         warning += f" [{nearest}] has most of its words."
     yield warning
+
+
+def _uncited_values(question: str, text: str, passages: Sequence[Chunk]) -> tuple[str, ...]:
+    """What a reader must check where the cited passages lack a dose, date or frequency."""
+    cited, has_no_answer = answers.read_citations(text, passages)
+    return () if has_no_answer else find_uncited(question, text, passages, cited)
 
 
 def _is_number_of(written: str, patient: str) -> bool:
