@@ -37,15 +37,19 @@ class Value:
 
 # ----------------------------------------------------------------------------------------- numbers
 
+_GAP: Final = r"\s?"
+"""Blanks; texts are read with one blank for each run of them."""
 _DASH: Final = "[-\N{HYPHEN}\N{NON-BREAKING HYPHEN}\N{EN DASH}\N{EM DASH}]"
 _DIGITS: Final = r"(?<!\d)(?<!\d[.,])(?:\d+(?:[.,]\d+)*|(?<!\w)\.\d+)"
 _WORDS: Final = (
     *("one", "two", "three", "four", "five", "six"),
     *("seven", "eight", "nine", "ten", "eleven", "twelve"),
 )
-_ADVERBS: Final = {"once": "1", "twice": "2", "thrice": "3", "half a": "0.5"}
+_ADVERBS: Final = {"once": "1", "twice": "2", "thrice": "3", "half a": "0.5", "half": "0.5"}
 _NUMBERS: Final = _ADVERBS | {word: str(number) for number, word in enumerate(_WORDS, start=1)}
 _WORD: Final = rf"\b(?:{'|'.join(_NUMBERS)})\b"
+_NUMERAL: Final = rf"(?:{_WORD}|{_DIGITS})"
+_HALF: Final = "(?<![\\d/])1/2|\N{VULGAR FRACTION ONE HALF}"
 
 
 def _number(text: str) -> str:
@@ -53,6 +57,8 @@ def _number(text: str) -> str:
     words = " ".join(text.lower().split())
     if words in _NUMBERS:
         return _NUMBERS[words]
+    if re.fullmatch(_HALF, words):
+        return _NUMBERS["half"]
     number = milligrams(f"{words} mg")  # its rules for numbers, whatever the unit
     return words if number is None else f"{number:.12g}"
 
@@ -74,35 +80,40 @@ _UNITS: Final = {
 _PIECES: Final = "tab(?:let)?s?|cap(?:sule)?s?|pills?"
 _UNIT: Final = "|".join(_UNITS.values())
 _AMOUNT: Final = re.compile(
-    rf"(?P<numbers>{_DIGITS}(?:\s*(?:{_DASH}|to|and|or|/)\s*{_DIGITS})*)"
-    rf"[\s|]*{_DASH}?[\s|]*(?P<unit>{_UNIT})(?![^\W\d_])",
+    rf"(?P<numbers>{_NUMERAL}(?:{_GAP}(?:{_DASH}|to|and|or|/){_GAP}{_NUMERAL}){{0,4}})"
+    rf"(?:\s?\|)?{_GAP}{_DASH}?{_GAP}(?P<unit>{_UNIT})(?![^\W\d_])",
     re.IGNORECASE,
 )
 """750 mg, 750mgs, 750-mg and 250 to 500 mg; in a table a bar may stand before the unit."""
 _COUNT: Final = re.compile(
-    rf"(?P<number>{_WORD}|{_DIGITS})\s+(?:{_DIGITS}\s?(?:{_UNIT})\s+)?(?P<unit>{_PIECES})\b",
+    rf"(?P<number>{_HALF}|{_NUMERAL})\s{{1,3}}(?:x\s)?(?:{_DIGITS}\s?(?:{_UNIT})\s{{1,3}})?"
+    rf"(?:{_PIECES})\b",
     re.IGNORECASE,
 )
-"""Two tablets, 2 tabs and two 500 mg tablets."""
+"""Two tablets, 2 tabs, two 500 mg tablets and 2 x 500 mg tablets."""
+_TAKEN: Final = re.compile(
+    rf"\btak(?:e|es|ing)\s(?P<number>{_HALF}|{_NUMERAL})|(?P<other>{_NUMERAL})\s(?:po|by mouth)\b",
+    re.IGNORECASE,
+)
+"""Take 2, and 1 po: perhaps tablets."""
 _BARE: Final = re.compile(
-    rf"{_DIGITS}(?!\s*{_DASH}?\s*(?:y(?:ea)?rs?|months?|weeks?|days?|h(?:ou)?rs?|times)\b)",
+    rf"{_DIGITS}(?!{_GAP}{_DASH}?{_GAP}(?:y(?:ea)?rs?|months?|weeks?|days?|h(?:ou)?rs?|times)\b)",
     re.IGNORECASE,
 )
 """A number that is no time: a dose whose unit the note leaves out."""
 NO_UNIT: Final = "no unit"
-_WITHOUT_UNIT: Final = ("mg", "mcg", "g", "ml", "units")
-"""Units that notes leave out."""
+PIECES: Final = "tablets or capsules"
 
 
 def _amounts(text: str) -> Iterator[tuple[re.Match[str], Value]]:
     for match in _AMOUNT.finditer(text):
         unit = next(name for name, form in _UNITS.items() if _matches(form, match["unit"]))
-        numbers = re.findall(_DIGITS, match["numbers"])
+        numbers = re.findall(_NUMERAL, match["numbers"], re.IGNORECASE)
         for number in numbers:
             written = match[0] if len(numbers) == 1 else f"{number} {match['unit']}"
             yield match, Value(written, frozenset([(unit, _number(number))]))
     for match in _COUNT.finditer(text):
-        yield match, Value(match[0], frozenset([("pieces", _number(match["number"]))]))
+        yield match, Value(match[0], frozenset([(PIECES, _number(match["number"]))]))
 
 
 def _matches(pattern: str, text: str) -> bool:
@@ -125,17 +136,18 @@ _EVENTS: Final = (
     r"times?|x|\N{MULTIPLICATION SIGN}|doses?"
     r"|(?:[a-z-]+ )?(?:seizures?|episodes?|events?|spells?|auras?|attacks?|convulsions?)"
 )
+_PERIOD: Final = "day|d|week|wk|month|mo|year|yr"
 _SMALL: Final = r"(?<![\d.,/])(?:1[0-2]|[1-9])(?![\d.,]\d)"
 _TIMES: Final = re.compile(
-    rf"(?P<first>{_WORD}|{_SMALL})(?:\s*(?:{_DASH}|to|or)\s*(?P<second>{_WORD}|{_SMALL}))?"
-    rf"(?:[\s-]*(?:{_EVENTS})(?![a-z]))?"
-    r"(?:\s*(?:/|\b(?:an?|per|each|every|in an?)\s)\s*(?P<period>day|d|week|wk|month|mo|year|yr)\b"
-    r"|[\s-]*(?P<adverb>daily|nightly|weekly|monthly|yearly)\b)",
+    rf"(?P<first>{_WORD}|{_SMALL})(?:{_GAP}(?:{_DASH}|to|or){_GAP}(?P<second>{_WORD}|{_SMALL}))?"
+    rf"(?:[\s-]?(?:{_EVENTS})(?![a-z]))?"
+    rf"(?:{_GAP}(?:/|\b(?:an?|per|each|every|in an?)\s){_GAP}(?P<period>{_PERIOD})\b"
+    r"|[\s-]?(?P<adverb>daily|nightly|weekly|monthly|yearly)\b)",
     re.IGNORECASE,
 )
 """Twice a day, 2x/day, two to three times daily and 3 seizures per month."""
 _HOURS: Final = re.compile(
-    rf"\b(?:every|q\.?)\s*(?P<hours>24|12|8|6|4|{_WORD})\s*{_DASH}?\s*h(?:(?:ou)?rs?)?\b",
+    rf"\b(?:every|q\.?){_GAP}(?P<hours>24|12|8|6|4|{_WORD}){_GAP}{_DASH}?{_GAP}h(?:(?:ou)?rs?)?\b",
     re.IGNORECASE,
 )
 """Every 12 hours and q12h."""
@@ -210,16 +222,16 @@ _DATE_FORMS: Final = tuple(
         rf"\b{_YEAR}[-/.](?P<month>\d\d?)[-/.](?P<day>\d\d?)(?!\d)",
         r"(?<![\d/.-])(?P<first>\d\d?)(?P<mark>[-/.])(?P<second>\d\d?)(?P=mark)"
         r"(?P<year>(?:19|20)?\d\d)(?![\d/-])",
-        rf"\b{_MONTH}\s*{_DAY},?\s*{_YEAR}",
-        rf"\b{_DAY}\s*(?:of\s)?{_DASH}?\s*{_MONTH},?\s*{_DASH}?\s*{_YEAR}",
-        rf"\b{_MONTH},?\s*(?:of\s)?{_YEAR}",
+        rf"\b{_MONTH}{_GAP}{_DAY},?{_GAP}{_YEAR}",
+        rf"\b{_DAY}{_GAP}(?:of\s)?{_DASH}?{_GAP}{_MONTH},?{_GAP}{_DASH}?{_GAP}{_YEAR}",
+        rf"\b{_MONTH},?{_GAP}(?:of\s)?{_YEAR}",
         rf"\b{_YEAR}-(?P<month>0[1-9]|1[0-2])(?![\d-])",
         rf"(?<![\d/.-])(?P<month>0?[1-9]|1[0-2])/{_YEAR}",
-        rf"\b(?!may\b){_MONTH}\s*{_DAY}(?!\s*(?:mg|tab|times))",
+        rf"\b(?!may\b){_MONTH}{_GAP}{_DAY}(?!{_GAP}(?:mg|tab|times))",
         rf"\b{_DAY}\s(?:of\s)?(?!may\b){_MONTH}",
     )
 )
-_SHORT_DATE: Final = re.compile(r"(?<![\d/.-])(\d\d?)/(\d\d?)(?![\d/%]|\s*mg)")
+_SHORT_DATE: Final = re.compile(r"(?<![\d/.-])(\d\d?)/(\d\d?)(?![\d/%]|\s?mg)")
 """3/2 in a passage, which may be a day."""
 _CENTURY: Final = 50
 """A year in two digits up to this one is of the 21st century."""
@@ -234,8 +246,8 @@ def _dates(text: str) -> Iterator[tuple[re.Match[str], Value]]:
 
 
 def _without(text: str, match: re.Match[str]) -> str:
-    """The text with blanks in place of a match, as long as before."""
-    return f"{text[: match.start()]}{' ' * len(match[0])}{text[match.end() :]}"
+    """The text with a mark in place of each character of a match."""
+    return f"{text[: match.start()]}{'#' * len(match[0])}{text[match.end() :]}"
 
 
 def _date(match: re.Match[str]) -> Value:
@@ -315,23 +327,18 @@ def values_in(text: str) -> list[Value]:
 
 
 def _read(text: str) -> tuple[list[tuple[int, Value]], str]:
-    """Return the values with their places, and the text without them, as long as before."""
+    """Return the values with their places, and the text without them, on one line."""
     places = []
-    rest = text
+    rest = " ".join(text.split())
     for find in _FINDERS:
         matches = []
         for match, value in find(rest):
             if value.meanings:
-                places.append((match.start(), _in_one_line(value)))
+                places.append((match.start(), value))
                 matches.append(match)
         for match in matches:
             rest = _without(rest, match)
     return places, rest
-
-
-def _in_one_line(value: Value) -> Value:
-    """The value as a warning shows it."""
-    return Value(" ".join(value.written.split()), value.meanings, value.implied)
 
 
 def _stated(text: str) -> set[Key]:
@@ -346,12 +353,15 @@ def _stated(text: str) -> set[Key]:
 def _perhaps_stated(text: str) -> set[Key]:
     """Return what a passage may mean: numbers without a unit, a day such as 3/2, times of a day."""
     _, rest = _read(text)
-    stated = set(_vague_frequencies(text))
-    for match in _SHORT_DATE.finditer(text):
+    line = " ".join(text.split())
+    stated = set(_vague_frequencies(line))
+    for match in _SHORT_DATE.finditer(line):
         for month, day in _both_ways(int(match[1]), int(match[2])):
             stated |= _implied("", month, day)
     for match in _BARE.finditer(rest):
         stated.add((NO_UNIT, _number(match[0])))
+    for match in _TAKEN.finditer(line):
+        stated.add((PIECES, _number(match["number"] or match["other"])))
     return stated
 
 
@@ -399,7 +409,7 @@ def _text_as_read(passage: Chunk) -> str:
 
 
 def _without_unit(value: Value) -> set[Key]:
-    return {(NO_UNIT, number) for unit, number in value.meanings if unit in _WITHOUT_UNIT}
+    return {(NO_UNIT, number) for unit, number in value.meanings if unit in _UNITS}
 
 
 def _warning(written: str, cited: Sequence[int], holders: Sequence[int], n_passages: int) -> str:
