@@ -15,7 +15,20 @@
     unparsed: "unparsed (not readable)",
   };
   // what an answer lacks is not written
-  const EMPTY = { of: "", repeat: 0, said: null, thought: "", read: null, score: null, mark: "", flags: [], measures: [], found: [], asked: [] };
+  const EMPTY = { of: "", repeat: 0, said: null, thought: "", read: null, score: null, mark: "", flags: [], measures: [], found: [], asked: [], strata: {} };
+  // what stands beside a question: plain names for the strata and tasks whose own names tell a reader too little
+  const NAMED = { task: "Set of questions", holds: "The passages hold", "own document": "The question's own document", data: "Data set" };
+  const VALUES = { "not recognised": "not recognised among the passages", contexts: "passages retrieved (contexts)" };
+  const capital = (text) => text[0].toUpperCase() + text.slice(1);
+  const fieldName = (name) => NAMED[name] ?? capital(name.replaceAll("_", " "));
+  const fieldValue = (value) => VALUES[value] ?? value.replaceAll("_", " ");
+  // "name: value | value; name: value", as selections.py writes it
+  const conditionsOf = (text) => (text ? text.split("; ") : []).map((condition) => {
+    const at = condition.indexOf(": ");
+    return at < 0 ? [condition, [""]] : [condition.slice(0, at), condition.slice(at + 2).split(" | ")];
+  });
+  const rowsInWords = (text) => conditionsOf(text).map(([name, values]) =>
+    `${fieldName(name)}: ${values.map((value) => (value ? fieldValue(value) : "main")).join(" or ")}`).join("; ");
   // what stands where a licence forbids passing on the text; the question's id tells it from the others
   const WITHHELD = "[text withheld by its licence]";
   const readable = ({ withheld, question }) => !withheld && question !== WITHHELD;
@@ -52,10 +65,12 @@
       const { arms, models } = experiments.find((experiment) => experiment.name === name);
       const armNames = Object.keys(arms);
       const partOf = sizes.flatMap((size, number) => Array(size).fill(number));
-      const answered = outcomes.map(([group, scores, unparsed]) => ({
+      const answered = outcomes.map(([group, scores, unparsed, measured = {}]) => ({
         group: groups[group],
-        rows: groups[group][4].map(([arm, model], at) => ({
-          arm: armNames[arm], model: models[model] ?? "", score: scores[at], unparsed: unparsed.includes(at) })),
+        strata: { task: groups[group][0], ...groups[group][2] },
+        rows: groups[group][4].map(([arm, model, own = {}], at) => ({
+          arm: armNames[arm], model: models[model] ?? "", score: scores[at], unparsed: unparsed.includes(at), strata: own,
+          values: Object.fromEntries(Object.entries(measured).map(([name, values]) => [name, (values || scores)[at]])) })),
       }));
       lists.set(name, order.map((outcome, at) => ({
         ...answered[outcome],
@@ -69,9 +84,10 @@
       lists.get(name).filter((unit) => unit.file === file).forEach((unit, at) => {
         const [task, split, strata, wording] = unit.group;
         const [id, text] = given[at];
+        const groups = Object.entries(strata).map(([name, value]) => `${name}: ${value}`).join("; ");
         const question = text ?? wording.replace(/\{(\d+)\}/g, (_, place) => id.split(" | ")[place]);
         Object.assign(unit, { id: [task, split, id].join("|"), name: id, question,
-          text: `${id} ${question} ${strata} ${task}`.toLowerCase() });
+          text: `${id} ${question} ${groups} ${task}`.toLowerCase() });
       });
       names.set(file, true);
     },
@@ -108,7 +124,7 @@
     const given = new URLSearchParams(location.hash.slice(1));
     const experiment = experiments.find(({ name }) => name === given.get("nb")) ?? experiments[0];
     // an experiment that is opened without a filter shows where the arms of one model disagree
-    const open = !["arm", "model", "show", "text", "unit"].some((name) => given.has(name));
+    const open = !["arm", "model", "show", "text", "unit", "rows", "measure"].some((name) => given.has(name));
     const first = experiment?.first ?? "";
     return {
       experiment,
@@ -118,13 +134,15 @@
       model: given.get("model") ?? (open ? first : ""),
       show: given.get("show") in SHOW ? given.get("show") : open ? "disagree" : "all",
       text: given.get("text") ?? "",
+      rows: given.get("rows") ?? "",
+      measure: given.get("measure") in (experiment?.measures ?? {}) ? given.get("measure") : "",
       unit: given.get("unit") ?? "",
     };
   };
   const address = (changes) => {
     const { experiment, open, ...rest } = state();
     const wanted = { nb: experiment.name, ...rest, ...changes };
-    if ("nb" in changes) Object.assign(wanted, { arm: "", against: "", model: "", unit: "" });
+    if ("nb" in changes) Object.assign(wanted, { arm: "", against: "", model: "", unit: "", rows: "", measure: "" });
     if ("nb" in changes) delete wanted.show;
     const kept = Object.entries(wanted).filter(([, value]) => value);
     return `#${new URLSearchParams(kept)}`;
@@ -133,8 +151,22 @@
   // --------------------------------------------------------------------------------------------------- one row
 
   const id = (unit) => [unit.task, unit.split, unit.id].join("|");
-  const mine = (unit, { arm, against, model }) =>
+  const ofArms = (unit, { arm, against, model }) =>
     unit.rows.filter((row) => (!arm || row.arm === arm || row.arm === against) && (!model || !row.model || row.model === model));
+  const meets = (unit, row, conditions) => conditions.every(([name, values]) => values.includes(row.strata[name] ?? unit.strata[name]));
+  // of the list's answers, those of the rows that are selected, scored by the measure that is selected
+  const mine = (unit, wanted) => {
+    const conditions = conditionsOf(wanted.rows);
+    const rows = ofArms(unit, wanted).filter((row) => meets(unit, row, conditions));
+    if (!wanted.measure) return rows;
+    const known = rows.filter(({ values }) => (values[wanted.measure] ?? null) !== null);
+    return known.map((row) => ({ ...row, score: row.values[wanted.measure] }));
+  };
+  // the arm that was chosen stands first
+  const inOrder = (rows, { arm, against }) => {
+    const place = (row) => [arm, against].filter(Boolean).indexOf(row.of || row.arm);
+    return arm ? [...rows].sort((a, b) => (place(a) + 9) % 9 - (place(b) + 9) % 9) : rows;
+  };
   // whether a question was put to the arms and the model that are selected
   const wasAsked = (unit, wanted) => {
     const rows = mine(unit, wanted);
@@ -171,7 +203,9 @@
     const answers = units.map((unit) => mine(unit, wanted).filter((row) => row.arm === arm));
     if (!answers.every(({ length }) => length === 1)) return null;
     const rows = answers.flat();
-    const graded = isGraded(rows);
+    // right and wrong are of the score that marks the answers
+    const { marks } = wanted.experiment;
+    const graded = isGraded(rows) || Boolean(wanted.measure && !marks?.includes(wanted.measure));
     const unparsed = rows.filter((row) => row.unparsed);
     const counts = [[graded ? "scored 1" : "right", rows.filter(isRight).length], [graded ? "scored below 1" : "wrong", rows.filter(isWrong).length],
       ["unparsed", unparsed.length], ["not scored", rows.filter((row) => row.score === null && !row.unparsed).length]];
@@ -183,7 +217,8 @@
 
   const mark = (row) => {
     const word = row.mark || (row.score === null ? "not scored" : row.score ? "right" : "wrong");
-    const look = { right: "agrees", wrong: "differs" }[word] ?? "not run";
+    const plain = ["not scored", "unparsed", "timed"].includes(word) ? "not run" : "scored";
+    const look = { right: "agrees", wrong: "differs" }[word] ?? plain;
     const shown = make("span", { class: "rag-verdict", "data-verdict": look });
     shown.textContent = word;
     return shown;
@@ -196,19 +231,44 @@
   const facts = (pairs) => make("dl", { class: "rag-facts" }, ...pairs.filter(([, value]) => value).flatMap(([name, value]) =>
     [make("dt", {}, name), make("dd", {}, value)]));
   const FLAGS = { cut: "cut at the token limit", overflow: "prompt too long", unparsed: "could not be read" };
-  const answerFacts = (row) => [["Model", row.model], ["Judges", row.of], ["Repeat", row.repeat || ""],
-    ["Reply", row.flags.map((flag) => FLAGS[flag] ?? flag).join(", ")], ["Measures", row.measures.join(", ")]];
+  const strataFacts = (strata) => Object.entries(strata).map(([name, value]) => [fieldName(name), fieldValue(value)]);
+  const answerFacts = (row, arms) => [["Model", row.model], ["Judges", row.of && (arms[row.of] ?? row.of)], ["Repeat", row.repeat || ""],
+    ["Reply", row.flags.map((flag) => FLAGS[flag] ?? flag).join(", ")], ["Measures", row.measures.join(", ")], ...strataFacts(row.strata)];
+  // a long true answer is folded after its beginning
+  const LONG = 240;
+  const trueAnswer = (text) => {
+    if (text.length <= LONG) return text;
+    const beginning = text.slice(0, LONG / 2).replace(/\s+\S*$/, "");
+    return make("details", { class: "rag-gold" }, make("summary", {}, make("span", { class: "rag-beginning" }, `${beginning} … `),
+      make("span", { class: "rag-unfold" })), text);
+  };
+  const isReleased = ({ model }) => model.startsWith("released");
+  // what the authors did not release of an answer
+  const lacks = (row) => {
+    if (!isReleased(row) || row.asked.length) return null;
+    const given = row.said === null && row.read === null ? "score" : "answer";
+    return make("p", { class: "rag-run" }, row.found.length ? `The authors released the ${given} and the passages, without the prompt.`
+      : `The authors released the ${given} alone, without prompt or evidence.`);
+  };
 
-  const detail = (unit, wanted) => {
-    const arms = wanted.experiment.arms;
+  const detail = (unit, wanted, entry) => {
+    const { arms, measures = {} } = wanted.experiment;
+    // what the verdict measured, where it is not the score by which the answer is marked
+    const measured = (row) => {
+      const value = entry?.rows.find((listed) => listed.arm === row.arm && listed.model === row.model && !row.of)?.values[wanted.measure];
+      const isOther = wanted.measure && !wanted.experiment.marks?.includes(wanted.measure);
+      return isOther && (value ?? null) !== null ? [capital(measures[wanted.measure]), value.toFixed(2)] : ["", ""];
+    };
+    const shown = inOrder(ofArms(unit, wanted), wanted);
     return make("article", { class: "rag-question", "aria-label": "Question", tabindex: "-1" },
       make("h2", {}, title({ question: unit.question, name: unit.id })),
-      facts([["True answer", make("strong", {}, unit.gold ?? (readable(unit) ? "see the measures" : "withheld by its licence"))],
-        ["Question", unit.id], ["Task", unit.task], ["Rows", unit.split === "test" ? "" : unit.split],
-        ...Object.entries(unit.strata).map(([name, value]) => [name[0].toUpperCase() + name.slice(1), value])]),
-      make("div", { class: "rag-side-by-side" }, ...mine(unit, wanted).map((row) => make("section", { class: "rag-answered" },
+      facts([["True answer", trueAnswer(unit.gold ?? (readable(unit) ? "see the measures" : "withheld by its licence"))],
+        ["Question's id", unit.id], [fieldName("task"), unit.task && !Object.values(unit.strata).includes(unit.task) && fieldValue(unit.task)], ["Split", unit.split === "test" ? "" : unit.split],
+        ...strataFacts(unit.strata)]),
+      make("div", { class: "rag-side-by-side" }, ...shown.map((row) => make("section", { class: "rag-answered" },
         make("h3", {}, arms[row.arm] ?? row.arm, " ", mark(row)),
-        facts(answerFacts(row)),
+        facts([measured(row), ...answerFacts(row, arms)]),
+        lacks(row),
         row.thought ? folded("Thought", make("pre", {}, row.thought)) : null,
         row.said === null ? null : make("pre", {}, row.said),
         row.read === null || row.read === row.said ? null : make("p", {}, `Read as: ${row.read}`),
@@ -225,16 +285,27 @@
   const lifted = (units, wanted) => {
     const { arms } = wanted.experiment;
     const said = { show: `Show: ${SHOW[wanted.show]}`, text: `Contains: ${wanted.text}`, model: `Model: ${wanted.model}`,
+      rows: `Rows: ${rowsInWords(wanted.rows)}`, measure: `Measure: ${wanted.experiment.measures?.[wanted.measure]}`,
       against: `Beside: ${arms[wanted.against] ?? wanted.against}`, arm: `Arm: ${arms[wanted.arm] ?? wanted.arm}` };
-    const without = { show: { show: "all" }, text: { text: "" }, model: { model: "" }, against: { against: "" }, arm: { arm: "", against: "" } };
+    const without = { show: { show: "all" }, text: { text: "" }, model: { model: "" }, rows: { rows: "" }, measure: { measure: "" }, against: { against: "" }, arm: { arm: "", against: "" } };
     const set = Object.keys(said).filter((name) => (name === "show" ? wanted.show !== "all" : wanted[name]));
     const counts = set.map((name) => [name, units.filter((unit) => matches(unit, { ...wanted, ...without[name] })).length]);
     const helpful = counts.filter(([, count]) => count);
-    const all = { arm: "", against: "", model: "", text: "", show: "all" };
+    const all = { arm: "", against: "", model: "", text: "", rows: "", measure: "", show: "all" };
     return make("div", { class: "rag-nothing" }, make("p", {}, "No question matches all filters."),
       make("ul", {}, ...helpful.map(([name, count]) => make("li", {},
         make("a", { href: address({ ...without[name], unit: "" }) }, `Lift “${said[name]}”`), `: ${counted(count)} questions`)),
       helpful.length ? null : make("li", {}, make("a", { href: address({ ...all, unit: "" }) }, "Lift all filters"))));
+  };
+  // the values of the strata by which the questions can be told apart
+  const rowChoices = (units, { rows }) => {
+    const values = new Map();
+    new Set(units.flatMap((unit) => [unit.strata, ...unit.rows.map(({ strata }) => strata)])).forEach((strata) =>
+      Object.entries(strata).forEach(([name, value]) => values.set(name, (values.get(name) ?? new Set()).add(value))));
+    const several = [...values].filter(([, of]) => of.size > 1 && of.size <= 20);
+    const offered = several.flatMap(([name, of]) => [...of].sort().map((value) => `${name}: ${value}`));
+    const keys = rows && !offered.includes(rows) ? [rows, ...offered] : offered;
+    return keys.map((key) => [key, rowsInWords(key)]);
   };
   const papers = () => [...new Set(experiments.map((experiment) => experiment.paper))];
 
@@ -264,7 +335,7 @@
     // of questions with one answer there is nothing to disagree
     const compares = ({ length }) => wanted.show !== "disagree" || length > 1;
     const asked = units.filter((unit) => wasAsked(unit, wanted) && compares(mine(unit, wanted)));
-    const compared = wanted.against && isGraded(asked.flatMap((unit) => mine(unit, wanted)));
+    const compared = wanted.against && wanted.against !== wanted.arm && isGraded(asked.flatMap((unit) => mine(unit, wanted)));
     if (compared) found = [...byDifference(found.filter(readable), wanted), ...byDifference(found.filter((unit) => !readable(unit)), wanted)];
     const chosen = await withId(units, wanted.unit) ?? found[0];
     const part = chosen && await loaded(`${experiment.name}-${chosen.part}`, parts);
@@ -281,8 +352,13 @@
     const search = make("input", { type: "search", name: "text", value: wanted.text,
       onchange: (event) => { location.hash = address({ text: event.target.value, unit: "" }); } });
     const link = (unit, text, attributes = {}) => make("a", { href: address({ unit: unit.id }), ...attributes }, text);
+    const choices = rowChoices(units, wanted);
+    const measured = Object.entries(experiment.measures ?? {});
+    // the measure of the scores, where there is only one
+    const [onlyMark, ...otherMarks] = experiment.marks ?? [];
+    const measure = experiment.measures?.[wanted.measure || (otherMarks.length ? "" : onlyMark)] ?? "";
     const active = [`chapter ${experiment.name.slice(0, 2)}`, experiment.arms[wanted.arm], experiment.arms[wanted.against], wanted.model,
-      SHOW[wanted.show], wanted.text].filter(Boolean).join(", ");
+      rowsInWords(wanted.rows), experiment.measures?.[wanted.measure], SHOW[wanted.show], wanted.text].filter(Boolean).join(", ");
     const filters = make("details", { class: "rag-filters", open: narrow() ? open.filters : true,
       ontoggle: (event) => { open.filters = event.target.open; } }, make("summary", {}, `Filters: ${active}`),
       make("form", { class: "rag-tools", role: "search", "aria-label": "Filter answers", onsubmit: (event) => event.preventDefault() },
@@ -295,16 +371,20 @@
         wanted.arm && choice("Beside", "against", [["", "none"], ...Object.entries(experiment.arms)], wanted.against),
         ...(experiment.models.length > 1 ? [choice("Model", "model", [["", "all"], ...experiment.models.map((m) => [m, m])], wanted.model)] : []),
         choice("Show", "show", Object.entries(SHOW), wanted.show),
+        ...(choices.length ? [choice("Rows", "rows", [["", "all"], ...choices], wanted.rows)] : []),
+        ...(measured.length > 1 || wanted.measure ? [choice("Measure", "measure", [["", "the score of each answer"], ...measured], wanted.measure)] : []),
         make("label", {}, "Contains", search)));
     const partly = legible.length < found.length ? `, ${counted(legible.length)} of ${counted(found.length)} readable` : "";
     const kind = wanted.show === "disagree" ? ` where ${wanted.against ? "the two arms" : "arms"} disagree` : "";
-    const order = compared ? "; the largest difference between their scores is first" : "";
+    const order = compared ? `; the largest difference between their scores is first` : "";
+    const by = [rowsInWords(wanted.rows), measure && `measure: ${measure}`].filter(Boolean).map((words) => `; ${words}`).join("");
     const tallies = [wanted.arm, wanted.against].filter(Boolean).map((arm) => tally(asked, arm, wanted)).filter(Boolean);
     const scores = (unit) => compared && scoresOf(unit, wanted).every((score) => score !== null)
-      ? make("span", { class: "rag-scores" }, scoresOf(unit, wanted).map((score) => score.toFixed(2)).join(" and ")) : null;
+      ? make("span", { class: "rag-scores" }, scoresOf(unit, wanted).map((score, at) =>
+        `${experiment.arms[[wanted.arm, wanted.against][at]]} ${score.toFixed(2)}`.replace(" -", " −")).join(", ")) : null;
     root.replaceChildren(filters,
       make("p", { class: "rag-tools rag-count" },
-        make("output", {}, `${counted(found.length)} of ${counted(asked.length)} questions${kind}${partly}${order}`),
+        make("output", {}, `${counted(found.length)} of ${counted(asked.length)} questions${kind}${partly}${by}${order}`),
         wanted.open && wanted.show === "disagree" ? make("a", { href: address({ show: "all" }) }, "Show all questions") : null),
       ...(asked.length ? tallies.map((text) => make("p", { class: "rag-tally" }, text)) : []),
       make("div", { class: "rag-viewer" },
@@ -312,12 +392,25 @@
           make("ol", { start: start + 1 }, ...listed.map((unit) =>
             make("li", {}, link(unit, title(unit), { "aria-current": unit === chosen && "true" }), scores(unit)))),
           make("p", {}, before && link(before, "Previous page"), " ", after && link(after, "Next page"))),
-        chosen ? detail(part.find((unit) => id(unit) === chosen.id), wanted) : lifted(units, wanted)));
+        chosen ? detail(part.find((unit) => id(unit) === chosen.id), wanted, chosen) : lifted(units, wanted)));
     root.removeAttribute("aria-busy");
     if (focus) root.querySelector(`[name="${focus}"]`)?.focus();
     else if (!first && wanted.unit) root.querySelector(".rag-question")?.focus({ preventScroll: innerWidth > 900 });
     first = false;
   };
+  // what this build has of the texts that not every build has
+  const noteBuild = () => {
+    const note = document.getElementById("rag-viewer-build");
+    if (!note || !experiments.length) return;
+    const chapters = (chosen) => chosen.map(({ name }) => name.slice(0, 2)).join(", ");
+    const released = experiments.filter(({ models }) => models.some((model) => isReleased({ model })));
+    const withheld = experiments.filter((experiment) => experiment.withheld);
+    note.textContent = [
+      released.length ? `This build has answers that the authors released (chapters ${chapters(released)}); the menu “Model” names them.`
+        : "This build has no answers that the authors released; your own run (make reproduce) fetches and shows them.",
+      withheld.length ? `It leaves out texts that we may not pass on under their licence (in chapters ${chapters(withheld)}); your own run shows them.` : "",
+    ].filter(Boolean).join(" ");
+  };
   addEventListener("hashchange", draw);
-  load("index").then(draw, () => root.replaceChildren(make("p", {}, "The answers of this build could not be loaded.")));
+  load("index").then(() => { noteBuild(); return draw(); }, () => root.replaceChildren(make("p", {}, "The answers of this build could not be loaded.")));
 })();

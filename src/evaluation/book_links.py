@@ -3,7 +3,7 @@
 from urllib.parse import quote, urlencode
 
 
-def answers_address(
+def answers_address(  # noqa: PLR0913  # one argument for each filter
     notebook: str,
     arm: str = "",
     against: str = "",
@@ -11,6 +11,8 @@ def answers_address(
     model: str = "",
     text: str = "",
     show: str = "",
+    rows: str = "",
+    measure: str = "",
 ) -> str:
     """Return the viewer's address for an experiment.
 
@@ -21,6 +23,8 @@ def answers_address(
         model: Show answers of this model alone.
         text: Show rows that contain this text.
         show: Which questions: ``all``, ``wrong``, ``disagree`` and so on, see `viewer.js`.
+        rows: Show answers of these strata alone.
+        measure: Show answers that have this measure, by its values.
     """
     filters = {
         "nb": notebook,
@@ -29,6 +33,8 @@ def answers_address(
         "model": model,
         "show": show,
         "text": text,
+        "rows": rows,
+        "measure": measure,
     }
     chosen = [(name, value) for name, value in filters.items() if value]
     return "answers.html#" + urlencode(chosen, quote_via=quote, errors="replace")

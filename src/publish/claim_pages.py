@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain, combinations, product
 from typing import Any, Final, get_args
 
 import pandas as pd
@@ -13,11 +14,13 @@ from evaluation.markup import Markup, escape, fine_print
 from evaluation.published import Exhibit, Rule, Shown, published
 from evaluation.verdicts import here_word, verdict_mark
 from evaluation.vocabulary import TESTED, HereAnswer
-from publish import pieces, selections
+from publish import pieces, selections, viewer
 from publish.pieces import link_to, table
-from publish.selections import Selected, Selection
+from publish.selections import QuestionLists, Selected, Selection
 
 SCOREBOARD: Final = "scoreboard.html"
+Conditions = dict[str, Sequence[str]]
+"""Strata, and the task, with their accepted values."""
 
 
 @dataclass(frozen=True)
@@ -169,8 +172,12 @@ def _list_of_word(
         if len(of_paper):
             items = Markup("").join(_list_item(row) for row in of_paper.to_dict("records"))
             texts.append(
-                Markup('<p id="{}">{} ({})</p><ul class="rag-claim-list">{}</ul>').format(
-                    question.anchor_of(word, paper), subject, len(of_paper), items
+                Markup('<p id="{}">{} {} ({})</p><ul class="rag-claim-list">{}</ul>').format(
+                    question.anchor_of(word, paper),
+                    verdict_mark(question.label(word)),
+                    subject,
+                    len(of_paper),
+                    items,
                 )
             )
     return str(Markup("").join(texts))
@@ -218,10 +225,117 @@ def _rows_of_claim(
     if notebook not in read or group == "printed" or rule is None:
         return None, None
     lists = read[notebook].lists
-    arms_that_decided = _arms_that_decided(row[f"{group}_estimates"], rule, lists.entry["arms"])
     models = _models_of_rows(row[f"{group}_models"], lists.entry["models"], group)
     is_marked = _is_marked_by(lists.marks, rule)
+    for estimate in sorted(row[f"{group}_estimates"], key=distance_from_bound):
+        counted = _counted_rows(estimate, rule, models, lists)
+        if counted:
+            return lists.first_with_rows(_telling(counted, is_marked=is_marked))
+    arms_that_decided = _arms_that_decided(row[f"{group}_estimates"], rule, lists.entry["arms"])
     return lists.first_with_rows(_selections(arms_that_decided, models, is_marked=is_marked))
+
+
+def _counted_rows(
+    estimate: Mapping[str, Any], rule: Rule, models: Sequence[str], lists: QuestionLists
+) -> Selection | None:
+    """The rows that an estimate counted; None where no filter shows as many questions as it did."""
+    arms = _arms_of_estimate(estimate, lists.entry["arms"])
+    if not arms or not estimate.get("n"):
+        return None
+    arm, against = [*arms, ""][:2]
+    label = str(estimate["label"])
+    measures = viewer.measures_in_words(label, lists.measures) or [""]
+    named = _conditions_in_words(label, lists.strata)
+    for measure, model in product(measures, models):
+        whole = Selection(arm, against, model, measure=measure)
+        stated = [*_stated_conditions(named, rule, lists.strata)]
+        counted = _with_count(whole, stated, estimate["n"], lists)
+        # a function may leave out rows that no words name: what alone gives its number is taken
+        if not counted and _has_function(rule):
+            unstated = _unstated_conditions(named, lists.strata)
+            counted = _with_count(whole, unstated, estimate["n"], lists)
+            counted = counted if len(counted) == 1 else []
+        if counted:
+            return counted[0]
+    return None
+
+
+def _with_count(
+    whole: Selection, conditions: Iterable[Conditions], n_counted: int, lists: QuestionLists
+) -> list[Selection]:
+    """The parts of a selection that show this number of questions."""
+    counted = []
+    for each in conditions:
+        selection = replace(whole, rows=selections.conditions_text(each))
+        if lists.select(selection).questions == n_counted:
+            counted.append(selection)
+    return counted
+
+
+def _has_function(rule: Rule) -> bool:
+    return bool(rule.function) or any(map(_has_function, rule.parts))
+
+
+def _stated_conditions(
+    named: Conditions, rule: Rule, strata: Mapping[str, Sequence[str]]
+) -> Iterator[Conditions]:
+    """What words and rule say of the rows of an estimate, the likeliest first.
+
+    Args:
+        named: The conditions that the words of the estimate name.
+        rule: The rule that it helped to decide.
+        strata: The values of each stratum, and of the task.
+    """
+    known = [where for where in _conditions_of_rule(rule) if where.keys() <= strata.keys()]
+    known.sort(key=lambda where: any(named.get(name) != where[name] for name in where))
+    yield from ({**where, **named} for where in known)
+    yield named
+
+
+def _unstated_conditions(
+    named: Conditions, strata: Mapping[str, Sequence[str]]
+) -> Iterator[Conditions]:
+    """Further conditions: one or two values of one stratum."""
+    for name, values in strata.items():
+        if name not in named and name != "task":
+            for chosen in [*combinations(values, 1), *combinations(values, 2)]:
+                yield {**named, name: chosen}
+
+
+def _conditions_in_words(label: str, strata: Mapping[str, Sequence[str]]) -> Conditions:
+    """The strata whose values a text names, and the two of an interaction."""
+    parts = {part.strip() for part in re.split(r"[,():;]", label)}
+    named: dict[str, Sequence[str]] = {}
+    for name, values in strata.items():
+        for value in values:
+            if value and value in parts and value not in chain.from_iterable(named.values()):
+                named[name] = [value]
+    for name, values in strata.items():
+        _, is_named, difference = label.partition(f": {name} ")
+        first, minus, second = difference.partition(" minus ")
+        if is_named and minus and {first, second} <= set(values):
+            named[name] = [first, second]
+    return named
+
+
+def _conditions_of_rule(rule: Rule) -> Iterator[Conditions]:
+    """The conditions of each part of a rule, the whole rule's first."""
+    if rule.where:
+        yield dict(rule.where)
+    for part in rule.parts:
+        yield from _conditions_of_rule(part)
+
+
+def _telling(selection: Selection, *, is_marked: bool) -> Iterator[Selection]:
+    """A selection where its arm fails or its arms differ, and the whole of it."""
+    if is_marked or selection.measure:
+        yield replace(selection, show=_telling_show(selection.arm, selection.against))
+    yield selection
+
+
+def _telling_show(arm: str, against: str) -> str:
+    """A single arm is best seen where it fails, several where they differ."""
+    return selections.WRONG if arm and not against else selections.DIFFERENT
 
 
 def _is_marked_by(marks: set[str], rule: Rule) -> bool:
@@ -253,9 +367,7 @@ def _selections(
     """
     for arms in arms_that_decided:
         arm, against = [*arms, "", ""][:2]
-        # a single arm is best seen where it fails, several where they differ
-        telling = selections.WRONG if arm and not against else selections.DIFFERENT
-        shows = (telling, "") if is_marked else ("",)
+        shows = (_telling_show(arm, against), "") if is_marked else ("",)
         for model in models:
             for show in shows:
                 yield Selection(arm, against, model, show)

@@ -5,13 +5,14 @@ A link is written only to what has rows, and says how many questions it opens.
 
 import json
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from evaluation import book_links, evidence, formats
 from evaluation.markup import Markup
+from evaluation.measures import measure_label
 from publish import viewer
 
 DIFFERENT: Final = "disagree"
@@ -27,6 +28,10 @@ class Selection:
     """The filters of a link to the viewer; an empty one selects everything.
 
     Of what `show` may be, links use `DIFFERENT`, `WRONG` and "".
+
+    Attributes:
+        rows: Strata, or the task, and their accepted values; see `conditions_text`.
+        measure: Only the answers that have this measure, whose values are then the scores.
     """
 
     arm: str = ""
@@ -34,6 +39,8 @@ class Selection:
     model: str = ""
     show: str = ""
     text: str = ""
+    rows: str = ""
+    measure: str = ""
 
     def address(self, notebook: str) -> str:
         """Return the address of the page that applies the filters to an experiment."""
@@ -44,6 +51,8 @@ class Selection:
             model=self.model,
             text=self.text,
             show=self.show,
+            rows=self.rows,
+            measure=self.measure,
         )
 
 
@@ -61,8 +70,7 @@ class Selected:
     def words_of_arms(self, selection: Selection, labels: Mapping[str, str]) -> str:
         """Return the name of a link to these questions, which says whose answers they have.
 
-        A claim may rest on another measure than the score that the viewer shows, or on a part of
-        these questions. Their number would not be that of the claim.
+        Their number need not be that of the claim, which may rest on several such comparisons.
         """
         arms = [labels[arm] for arm in (selection.arm, selection.against) if arm]
         if selection.show == DIFFERENT:
@@ -70,7 +78,9 @@ class Selected:
         else:
             kind = "wrong answers" if selection.show == WRONG else "answers"
             words = f"see the {kind}{' of ' if arms else ''}{formats.listed(arms)}"
-        return f"{words}{self._withheld()}"
+        measure = [measure_label(selection.measure)] if selection.measure else []
+        limits = "; ".join([*_rows_in_words(selection.rows), *measure])
+        return f"{words}{f' ({limits})' if limits else ''}{self._withheld()}"
 
     def _named(self, selection: Selection) -> str:
         plural = "" if self.questions == 1 else "s"
@@ -99,6 +109,8 @@ class ListedAnswer:
     model: str
     score: float | None
     is_unparsed: bool = False
+    strata: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -109,6 +121,7 @@ class Question:
     text: str
     is_readable: bool
     answers: tuple[ListedAnswer, ...]
+    strata: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -134,23 +147,51 @@ class QuestionLists:
             names += _values(self.scripts[f"{file}-names-{number}.js"])[2]
         questions = []
         for entry, name in zip(entries, names, strict=True):
-            group, scores, unparsed = outcomes[entry]
-            questions.append(self._question(groups[group], name, scores, unparsed))
+            group, *outcome = outcomes[entry]
+            questions.append(self._question(groups[group], name, outcome))
         return questions
 
-    def _question(
-        self, group: list[Any], name: list[str], scores: list[float | None], unparsed: list[int]
-    ) -> Question:
+    def _question(self, group: list[Any], name: list[str], outcome: list[Any]) -> Question:
+        scores, unparsed, measured = outcome
         task, _, strata, wording, sources = group
         words = name[1] if len(name) > 1 else viewer.with_parts(wording, name[0])
         arms = list(self.entry["arms"])
         models = [*self.entry["models"], ""]  # -1 is no model
         answers = []
-        for place, (arm, model) in enumerate(sources):
-            answer = ListedAnswer(arms[arm], models[model], scores[place], place in unparsed)
+        for place, (arm, model, *own) in enumerate(sources):
+            values = {}
+            for measure, listed in measured.items():
+                value = (listed or scores)[place]
+                if value is not None:
+                    values[measure] = value
+            answer = ListedAnswer(
+                arms[arm],
+                models[model],
+                scores[place],
+                is_unparsed=place in unparsed,
+                strata=own[0] if own else {},
+                values=values,
+            )
             answers.append(answer)
-        searched = f"{name[0]} {words} {strata} {task}".lower()
-        return Question(task, searched, words != viewer.LICENSED, tuple(answers))
+        groups = "; ".join(f"{stratum}: {value}" for stratum, value in strata.items())
+        searched = f"{name[0]} {words} {groups} {task}".lower()
+        is_readable = words != viewer.LICENSED
+        return Question(task, searched, is_readable, tuple(answers), {**strata, "task": task})
+
+    @property
+    def measures(self) -> set[str]:
+        """The measures whose values are listed."""
+        return set(self.entry.get("measures", ()))
+
+    @cached_property
+    def strata(self) -> dict[str, list[str]]:
+        """The values of each stratum, and of the task, that questions or answers have."""
+        values: dict[str, dict[str, None]] = {}
+        for question in self.questions:
+            for strata in (question.strata, *(answer.strata for answer in question.answers)):
+                for name, value in strata.items():
+                    values.setdefault(name, {})[value] = None
+        return {name: list(each) for name, each in values.items()}
 
     @property
     def marks(self) -> set[str]:
@@ -207,12 +248,53 @@ def _scores_by_arm(question: Question, model: str) -> dict[str, float]:
 def _chosen(question: Question, selection: Selection) -> list[ListedAnswer]:
     """Return the answers of a question by the arms and the model that are selected."""
     arms = {selection.arm, selection.against} if selection.arm else {""}
+    conditions = conditions_of(selection.rows)
     chosen = []
     for answer in question.answers:
         is_by_arm = arms == {""} or answer.arm in arms
-        if is_by_arm and selection.model in ("", answer.model or selection.model):
+        is_by_model = selection.model in ("", answer.model or selection.model)
+        if not (is_by_arm and is_by_model and _meets(question, answer, conditions)):
+            continue
+        if not selection.measure:
             chosen.append(answer)
+        elif selection.measure in answer.values:
+            chosen.append(replace(answer, score=answer.values[selection.measure]))
     return chosen
+
+
+def _meets(
+    question: Question, answer: ListedAnswer, conditions: Mapping[str, Sequence[str]]
+) -> bool:
+    """Whether an answer has an accepted value of each stratum."""
+    for name, values in conditions.items():
+        if answer.strata.get(name, question.strata.get(name)) not in values:
+            return False
+    return True
+
+
+def conditions_text(conditions: Mapping[str, Sequence[str]]) -> str:
+    """Write strata and their accepted values as `viewer.js` reads them."""
+    return "; ".join(f"{name}: {' | '.join(values)}" for name, values in conditions.items())
+
+
+@lru_cache
+def conditions_of(text: str) -> dict[str, list[str]]:
+    """Return the strata and values that `conditions_text` wrote."""
+    conditions = {}
+    for condition in text.split("; ") if text else []:
+        name, _, values = condition.partition(": ")
+        conditions[name] = values.split(" | ")
+    return conditions
+
+
+def _rows_in_words(text: str) -> list[str]:
+    """Return the conditions for a reader: of the task its value alone, of an empty one nothing."""
+    words = []
+    for name, values in conditions_of(text).items():
+        named = " or ".join(value.replace("_", " ") for value in values)
+        if any(values):
+            words.append(named if name == "task" else f"{name}: {named}")
+    return words
 
 
 def _was_asked(answers: list[ListedAnswer], selection: Selection) -> bool:

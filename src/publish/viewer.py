@@ -7,7 +7,7 @@ questions, and what was asked and said, are in parts of bounded size, which load
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -56,9 +56,10 @@ INTERNAL: Final = {
     "shown_characters",
     "llm_seconds",
 }
+PROBABILITY: Final = "p_yes"
 OF_SETS: Final = {"f1", "precision"}
 """Measures that an answer has where it is a set."""
-EMPTY: Final[tuple[object, ...]] = (None, "", [])
+EMPTY: Final[tuple[object, ...]] = (None, "", [], {})
 """Values of an answer's fields that are not written; 0 is a score."""
 LICENSED: Final = "[text withheld by its licence]"
 
@@ -101,7 +102,7 @@ def scripts(chapter: Chapter, store: Store) -> tuple[dict[str, Any], dict[str, s
     prompts = store.get(key for keys in all_rows.requests for key in keys)
     names = _arm_names(chapter, all_rows)
     models = sorted(set(all_rows.model) - {""})
-    questions = QuestionList([*names], models)
+    questions = QuestionList([*names], models, _decisive_measures(chapter, all_rows))
     name = _script(chapter.name)
     files = {}
     units = _units(all_rows, prompts, _graded_measures(all_rows))
@@ -118,6 +119,8 @@ def scripts(chapter: Chapter, store: Store) -> tuple[dict[str, Any], dict[str, s
         "models": models,
         "first": _first_model(own),
         "marks": _marks(all_rows),
+        "measures": {name: measure_label(name) for name in sorted(questions.measures)},
+        "withheld": bool(all_rows.question.isna().any()),
     }
     return entry, files
 
@@ -125,6 +128,28 @@ def scripts(chapter: Chapter, store: Store) -> tuple[dict[str, Any], dict[str, s
 def _marks(all_rows: pd.DataFrame) -> list[str]:
     """Return the measures that mark answers."""
     return sorted({_main_measure(measures) for measures in all_rows.measures} - {""})
+
+
+def _decisive_measures(chapter: Chapter, all_rows: pd.DataFrame) -> set[str]:
+    """Return the measures that what decides a claim of the chapter names."""
+    hidden = INTERNAL | {PROBABILITY}
+    measured = {name for measures in all_rows.measures for name in measures}
+    names = {name for name in measured - hidden if unit_of(name) == "fraction"}
+    if chapter.record is None:
+        return set()
+    findings = [*chapter.record.claims, *chapter.record.here_findings]
+    labels = {estimate.label for finding in findings for estimate in finding.estimates}
+    return {name for label in labels for name in measures_in_words(label, names)}
+
+
+def measures_in_words(words: str, names: Iterable[str]) -> list[str]:
+    """Return the measures with the longest label that stands in a text; several may have it."""
+    by_label: dict[str, list[str]] = {}
+    for name in names:
+        label = re.escape(measure_label(name).lower())
+        if re.search(rf"(?<!\w){label}(?!\w)", words.lower()):
+            by_label.setdefault(label, []).append(name)
+    return sorted(by_label[max(by_label, key=len)]) if by_label else []
 
 
 def _first_model(own: pd.DataFrame) -> str:
@@ -176,10 +201,13 @@ class QuestionList:
 
     arms: list[str]
     models: list[str]
+    measures: Collection[str] = ()
+    """The measures whose values are listed."""
     groups: dict[str, int] = field(default_factory=dict)
     """Number of each group, by its JSON."""
     outcomes: dict[str, int] = field(default_factory=dict)
-    """Number of each outcome, by its JSON: group, scores and unparsed answers."""
+    """Number of each outcome, by its JSON: group, scores, unparsed answers, and the values of each
+    measure, or 0 where these are the scores."""
     entries: list[int] = field(default_factory=list)
     """Outcome of each question."""
     parts: list[int] = field(default_factory=list)
@@ -195,14 +223,14 @@ class QuestionList:
             part: Number of the part that has all of it; the parts come in their order.
         """
         answered = [row for row in unit["rows"] if _is_listed(row)]
-        strata = "; ".join(f"{name}: {value}" for name, value in unit["strata"].items())
         question = _shortened(unit["question"])
         wording = _wording(unit["id"], question)
         sources = [self._source(row) for row in answered]
-        group = _script([unit["task"], unit["split"], strata, wording, sources])
+        group = _script([unit["task"], unit["split"], unit["strata"], wording, sources])
         scores = [row["score"] for row in answered]
         unparsed = [i for i, row in enumerate(answered) if "unparsed" in row["flags"]]
-        outcome = _script([_number(group, self.groups), scores, unparsed])
+        measured = self._measured(answered, scores)
+        outcome = _script([_number(group, self.groups), scores, unparsed, measured])
         self.entries.append(_number(outcome, self.outcomes))
         self.names.append([unit["id"]] if wording else [unit["id"], question])
         self.parts += [0] * (part + 1 - len(self.parts))
@@ -221,10 +249,25 @@ class QuestionList:
             files[f"answers/{notebook}-names-{number}.js"] = script
         return files
 
-    def _source(self, row: Mapping[str, Any]) -> list[int]:
-        """Return the places of an answer's arm and model in their lists; -1 is no model."""
+    def _source(self, row: Mapping[str, Any]) -> list[Any]:
+        """Return the places of an answer's arm and model in their lists; -1 is no model.
+
+        Strata that the answer has and its question has not come after them.
+        """
         model = self.models.index(row["model"]) if row["model"] else -1
-        return [self.arms.index(row["arm"]), model]
+        own = row.get("strata")
+        return [self.arms.index(row["arm"]), model, *([own] if own else [])]
+
+    def _measured(
+        self, answered: list[Mapping[str, Any]], scores: list[float | None]
+    ) -> dict[str, Any]:
+        """Return the values of the answers by measure; 0 stands for values that are the scores."""
+        names = {name for row in answered for name in row.get("values", {})}
+        measured: dict[str, Any] = {}
+        for name in sorted(names & {*self.measures}):
+            values = [row.get("values", {}).get(name) for row in answered]
+            measured[name] = 0 if values == scores else values
+        return measured
 
 
 def _number(text: str, numbers: dict[str, int]) -> int:
@@ -255,17 +298,31 @@ def _units(
     for unit_rows in rows_by_unit.values():
         first = unit_rows[0]
         ordered = sorted(unit_rows, key=_order)
+        strata = _common_strata(unit_rows)
+        answers_shown = []
+        for row in ordered:
+            own = {name: value for name, value in row["strata"].items() if name not in strata}
+            answers_shown.append(_answer({**row, "strata": own}, prompts, graded))
         unit = {
             "id": first["unit"],
             "task": first["task"],
             "split": first["split"],
-            "strata": first["strata"],
+            "strata": strata,
             "question": LICENSED if first["question"] is None else first["question"],
             "gold": first["gold"],
-            "rows": [_answer(row, prompts, graded) for row in ordered],
+            "rows": answers_shown,
         }
         units.append(unit)
     return hide_secrets(units)
+
+
+def _common_strata(unit_rows: list[dict[Any, Any]]) -> dict[str, str]:
+    """Return the strata of a question: those of which no two of its rows have different values."""
+    values: dict[str, set[str]] = {}
+    for row in unit_rows:
+        for name, value in row["strata"].items():
+            values.setdefault(name, set()).add(value)
+    return {name: min(each) for name, each in values.items() if len(each) == 1}
 
 
 def _parts(units: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
@@ -294,7 +351,9 @@ def _without_empty(unit: Mapping[str, Any]) -> dict[str, Any]:
     """Return a question whose answers lack what is empty; `viewer.js` puts it back."""
     rows = []
     for row in unit["rows"]:
-        rows.append({name: value for name, value in row.items() if value not in EMPTY})
+        kept = {name: value for name, value in row.items() if value not in EMPTY}
+        kept.pop("values", None)  # only the list needs them
+        rows.append(kept)
     return {**unit, "rows": rows}
 
 
@@ -349,6 +408,8 @@ def _answer(row: Mapping[str, Any], prompts: Mapping[str, Row], graded: set[str]
     asked_prompts = [prompts[key].prompt for key in row["requests"] if key in prompts]
     of_sets = OF_SETS - graded  # of a single YES or NO they say nothing
     hidden = INTERNAL | of_sets | {main_measure}
+    if _is_released(row):
+        hidden |= {PROBABILITY}  # which restates a released YES or NO
     other_texts = [text for name, text in texts.items() if name not in hidden]
     return {
         "arm": row["arm"],
@@ -360,9 +421,16 @@ def _answer(row: Mapping[str, Any], prompts: Mapping[str, Row], graded: set[str]
         "mark": mark,
         "flags": _flags(row),
         "measures": other_texts,
+        "strata": row["strata"],
+        "values": {name: _short(top / bottom) for name, (top, bottom) in measures.items()},
         "found": _ranked_items(row),
         "asked": [_messages(prompt) for prompt in asked_prompts],
     }
+
+
+def _is_released(row: Mapping[str, Any]) -> bool:
+    """Whether the authors of the paper released an answer."""
+    return str(row.get("model", "")).startswith(answers.RELEASED_MODEL)
 
 
 def _mark(row: Mapping[str, Any], score_text: str, *, is_graded: bool) -> str:
