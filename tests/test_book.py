@@ -1019,7 +1019,9 @@ def test_of_two_arms_with_scores_the_largest_difference_is_first(
     page.goto(f"{url}#nb=15_qarag_finetune&arm=tuned&against=base")
     page.locator("output", has_text=f"{len(gaps)} of {len(gaps)} questions").wait_for()
     first = page.locator(".rag-scores").first.inner_text()
-    tuned, base = (float(score) for score in first.split(" and "))
+    named = re.fullmatch(r"Fine-tuned ([\d.]+), Not fine-tuned ([\d.]+)", first)
+    assert named, first
+    tuned, base = map(float, named.groups())
     assert abs(tuned - base) == pytest.approx(gaps.max(), abs=0.011)
     assert page.locator(".rag-answered .rag-verdict").count() == 2, "both scores are shown"
     page.close()

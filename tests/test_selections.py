@@ -15,8 +15,18 @@ from papers.biomedrag import study
 from publish import claim_pages, number_rows, viewer
 from publish.chapters import chapters
 from publish.pages import Pages
-from publish.selections import DIFFERENT, WRONG, QuestionLists, Selected, Selection
+from publish.selections import (
+    DIFFERENT,
+    WRONG,
+    QuestionLists,
+    Selected,
+    Selection,
+    conditions_of,
+    conditions_text,
+)
 
+BY_FUNCTION = Rule(function="count", words="It counts.")
+BY_RELATION = Rule(better=("rag",), than=("alone",), measure="right", where={"relation": ("none",)})
 LABELS = {
     "graph": "Graph",
     "text": "Text RAG",
@@ -143,6 +153,121 @@ def test_wrong_answers_are_no_evidence_on_a_measure_that_marks_none() -> None:
     assert [selection.show for selection in shown] == [""]
 
 
+@pytest.fixture
+def corpora() -> QuestionLists:
+    """Ten questions of DDI, four of which state an interaction, and five of GIT."""
+    models = ["a-model"]
+    entry = {
+        "name": "07",
+        "arms": {"rag": "LLM with RAG", "alone": "LLM"},
+        "models": models,
+        "marks": ["right"],
+        "measures": {"right": "accuracy", "cites": "share of answers that cite a passage"},
+    }
+    questions = viewer.QuestionList(["rag", "alone"], models, entry["measures"])
+    for number in range(15):
+        task = "DDI" if number < 10 else "GIT"
+        relation = {"relation": "an interaction" if number < 4 else "none"} if number < 10 else {}
+        answered = [
+            {
+                "arm": arm,
+                "model": "a-model",
+                "score": 1,
+                "flags": [],
+                "of": "",
+                "repeat": 0,
+                "strata": {"holds": "nothing" if arm == "rag" and number % 2 else "a part"},
+                "values": {"right": 1, "f1": 0.5, **({"cites": 0} if number < 3 else {})},
+            }
+            for arm in ("rag", "alone")
+        ]
+        unit = {"id": f"{number}", "task": task, "split": "test", "strata": relation}
+        questions.add({**unit, "question": f"Question {number}?", "rows": answered}, part=0)
+    return QuestionLists(entry, questions.scripts("07"))
+
+
+def test_a_selection_keeps_the_rows_of_its_strata_that_have_its_measure(
+    corpora: QuestionLists,
+) -> None:
+    counts = {
+        Selection("rag", "alone"): 15,
+        Selection("rag", rows="task: GIT"): 5,
+        Selection("rag", rows="task: DDI; relation: an interaction | none"): 10,
+        Selection("rag", rows="task: DDI; relation: an interaction"): 4,
+        Selection("rag", rows="holds: nothing"): 7,
+        Selection("rag", "alone", rows="holds: nothing"): 0,
+        Selection("rag", measure="cites"): 3,
+        Selection("rag", rows="task: GIT", measure="cites"): 0,
+        Selection("rag", measure="f1"): 0,
+        Selection("rag", show=WRONG): 0,
+        Selection("rag", show=WRONG, measure="cites"): 3,
+    }
+    found = {selection: corpora.select(selection).questions for selection in counts}
+    assert found == counts
+    assert corpora.strata["holds"] == ["a part", "nothing"]
+    assert '"right":0' in corpora.scripts["answers/07.js"], "the scores are not written twice"
+
+
+def test_conditions_stand_in_an_address_and_come_back() -> None:
+    conditions = {
+        "task": [""],
+        "own document": ["not recognised"],
+        "kind": ["two hops", "yes or no"],
+    }
+    assert conditions_of(conditions_text(conditions)) == conditions
+    assert conditions_of("") == {}
+    selection = Selection("rag", rows="task: GIT; kind: two hops", measure="right")
+    words = Selected(5, 5).words_of_arms(selection, {"rag": "LLM with RAG"})
+    assert words == "see the answers of LLM with RAG (GIT; kind: two hops; accuracy)"
+    assert "rows=task%3A%20GIT%3B%20kind%3A%20two%20hops&measure=right" in selection.address("07")
+
+
+@pytest.mark.parametrize(
+    ("label", "n", "rule", "rows", "measure"),
+    [
+        ("GIT, LLM with RAG minus LLM, accuracy", 5, BY_FUNCTION, "task: GIT", "right"),
+        (
+            "DDI, LLM with RAG minus LLM, accuracy",
+            4,
+            BY_FUNCTION,
+            "task: DDI; relation: an interaction",
+            "right",
+        ),
+        (
+            "LLM with RAG minus LLM, accuracy (relation: none)",
+            6,
+            BY_RELATION,
+            "relation: none",
+            "right",
+        ),
+        ("Share of answers that cite a passage of LLM", 3, BY_FUNCTION, "", "cites"),
+        (
+            "LLM with RAG minus LLM, accuracy: relation an interaction minus none",
+            10,
+            BY_FUNCTION,
+            "relation: an interaction | none",
+            "right",
+        ),
+    ],
+)
+def test_the_rows_of_a_verdict_are_as_many_as_it_counted(
+    corpora: QuestionLists, label: str, n: int, rule: Rule, rows: str, measure: str
+) -> None:
+    estimate = {"label": label, "arms": [], "n": n, "value": 0.1, "bound": 0.0}
+    counted = claim_pages._counted_rows(estimate, rule, ["a-model", ""], corpora)
+    assert counted
+    assert (counted.rows, counted.measure, counted.model) == (rows, measure, "a-model")
+    assert corpora.select(counted).questions == n
+    assert claim_pages._counted_rows({**estimate, "n": 999}, rule, [""], corpora) is None
+
+
+def test_a_rule_without_a_function_has_no_rows_but_those_that_it_states(
+    corpora: QuestionLists,
+) -> None:
+    estimate = {"label": "DDI, LLM with RAG minus LLM, accuracy", "arms": [], "n": 4}
+    assert claim_pages._counted_rows(estimate, BY_RELATION, ["a-model"], corpora) is None
+
+
 def test_an_arm_is_at_the_floor_if_it_is_right_no_more_often_than_one_answer_for_all(
     lists: QuestionLists,
 ) -> None:
@@ -191,6 +316,12 @@ def addresses(pages: Pages) -> Iterator[tuple[str, str]]:
             yield unescape(address), unescape(words)
 
 
+def is_within(strata: dict[str, str], filters: dict[str, str]) -> bool:
+    """Whether the strata of an answer are those of an address."""
+    wanted = [each.split(": ", 1) for each in filters.get("rows", "").split("; ") if each]
+    return all(strata.get(name) in values.split(" | ") for name, values in wanted)
+
+
 def count(scripts: dict[str, str], entry: dict[str, Any], filters: dict[str, str]) -> int:
     """Count the questions that an address selects, apart from the code that writes the links."""
 
@@ -206,13 +337,19 @@ def count(scripts: dict[str, str], entry: dict[str, Any], filters: dict[str, str
     names, all_models = [*entry["arms"]], [*entry["models"], ""]
     found = 0
     for outcome, (identifier, *text) in zip(order, questions, strict=True):
-        group, scores, unparsed = outcomes[outcome]
+        group, scores, unparsed, measured = outcomes[outcome]
         task, _, strata, wording, sources = groups[group]
         searched = f"{identifier} {text} {wording} {strata} {task}".lower()
+        values = scores
+        if "measure" in filters:
+            values = measured.get(filters["measure"], [None] * len(scores)) or scores
         shown = [
-            (names[arm], all_models[model], score, place in unparsed)
-            for place, ((arm, model), score) in enumerate(zip(sources, scores, strict=True))
-            if names[arm] in arms and all_models[model] in models
+            (names[arm], all_models[model], value, place in unparsed)
+            for place, ((arm, model, *own), value) in enumerate(zip(sources, values, strict=True))
+            if names[arm] in arms
+            and all_models[model] in models
+            and is_within({"task": task, **strata, **(own[0] if own else {})}, filters)
+            and not ("measure" in filters and value is None)
         ]
         asked = bool(shown)
         if "arm" in filters:
