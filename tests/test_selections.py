@@ -240,6 +240,13 @@ def test_conditions_stand_in_an_address_and_come_back() -> None:
             "relation: none",
             "right",
         ),
+        (
+            "LLM with RAG minus LLM, accuracy (relation: none, an interaction)",
+            10,
+            BY_FUNCTION,
+            "relation: an interaction | none",
+            "right",
+        ),
         ("Share of answers that cite a passage of LLM", 3, BY_FUNCTION, "", "cites"),
         (
             "LLM with RAG minus LLM, accuracy: relation an interaction minus none",

@@ -113,8 +113,8 @@ def test_an_address_selects_rows_and_a_measure_and_the_page_names_both(
     shown = visit(page, tmp_path, **both)
     assert re.match(r"3 of 3 questions; measure: precision; the largest difference", shown)
     shown = visit(page, tmp_path, **both, rows="task: contexts; own document: not recognised")
-    assert shown.startswith("2 of 2 questions; Set of questions: passages retrieved (contexts); ")
-    assert "The question's own document: not recognised among the passages" in shown
+    assert shown.startswith("2 of 2 questions; retrieved passages; ")
+    assert "The question's own document: not recognised by the authors' rule" in shown
     shown = visit(page, tmp_path, **both, measure="recall")
     assert shown.startswith("2 of 2 questions; measure: recall; the largest difference")
     assert page.locator(".rag-scores").first.inner_text() == "QA-RAG 0.00, Only question 1.00"
@@ -122,13 +122,15 @@ def test_an_address_selects_rows_and_a_measure_and_the_page_names_both(
     assert re.search(r"Recall\s+0\.00", facts), "the card says the value that is sorted by"
     assert visit(page, tmp_path, arm="question", rows="holds: nothing").startswith("1 of 1 ")
     visit(page, tmp_path, arm="rag", rows="holds: everything")
-    page.get_by_role("link", name="Lift “Rows: The passages hold: everything”").click()
+    page.get_by_role(
+        "link", name="Lift “Rows: The passages hold, word for word: everything”"
+    ).click()
     page.locator("output", has_text="3 of 3 questions").wait_for()
 
 
 def test_the_menus_offer_the_strata_and_the_measures(page: Page, tmp_path: Path) -> None:
     visit(page, tmp_path, arm="rag")
-    page.get_by_label("Rows").select_option(label="The passages hold: a part")
+    page.get_by_label("Rows").select_option(label="The passages hold, word for word: a part")
     page.locator("output", has_text="2 of 2 questions").wait_for()
     page.get_by_label("Measure").select_option(label="recall")
     page.locator("output", has_text="1 of 1 questions").wait_for()

@@ -17,8 +17,8 @@
   // what an answer lacks is not written
   const EMPTY = { of: "", repeat: 0, said: null, thought: "", read: null, score: null, mark: "", flags: [], measures: [], found: [], asked: [], strata: {} };
   // what stands beside a question: plain names for the strata and tasks whose own names tell a reader too little
-  const NAMED = { task: "Set of questions", holds: "The passages hold", "own document": "The question's own document", data: "Data set" };
-  const VALUES = { "not recognised": "not recognised among the passages", contexts: "passages retrieved (contexts)" };
+  const NAMED = { task: "Set of questions", holds: "The passages hold, word for word", "own document": "The question's own document", data: "Data set" };
+  const VALUES = { "not recognised": "not recognised by the authors' rule", contexts: "retrieved passages" };
   const capital = (text) => text[0].toUpperCase() + text.slice(1);
   const fieldName = (name) => NAMED[name] ?? capital(name.replaceAll("_", " "));
   const fieldValue = (value) => VALUES[value] ?? value.replaceAll("_", " ");
@@ -28,7 +28,7 @@
     return at < 0 ? [condition, [""]] : [condition.slice(0, at), condition.slice(at + 2).split(" | ")];
   });
   const rowsInWords = (text) => conditionsOf(text).map(([name, values]) =>
-    `${fieldName(name)}: ${values.map((value) => (value ? fieldValue(value) : "main")).join(" or ")}`).join("; ");
+    `${name === "task" ? "" : `${fieldName(name)}: `}${values.map((value) => fieldValue(value || "main questions")).join(" or ")}`).join("; ");
   // what stands where a licence forbids passing on the text; the question's id tells it from the others
   const WITHHELD = "[text withheld by its licence]";
   const readable = ({ withheld, question }) => !withheld && question !== WITHHELD;

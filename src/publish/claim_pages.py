@@ -305,11 +305,13 @@ def _unstated_conditions(
 def _conditions_in_words(label: str, strata: Mapping[str, Sequence[str]]) -> Conditions:
     """The strata whose values a text names, and the two of an interaction."""
     parts = {part.strip() for part in re.split(r"[,():;]", label)}
-    named: dict[str, Sequence[str]] = {}
+    named: Conditions = {}
     for name, values in strata.items():
-        for value in values:
-            if value and value in parts and value not in chain.from_iterable(named.values()):
-                named[name] = [value]
+        # a data set may be named by a stratum and by the task
+        known = [*chain.from_iterable(named.values()), ""]
+        chosen = [value for value in values if value in parts and value not in known]
+        if chosen:
+            named[name] = chosen
     for name, values in strata.items():
         _, is_named, difference = label.partition(f": {name} ")
         first, minus, second = difference.partition(" minus ")
