@@ -14,6 +14,7 @@ import markupsafe
 import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
+from matplotlib.artist import Artist
 from matplotlib.figure import Figure as MplFigure
 
 from evaluation.formats import (
@@ -453,13 +454,16 @@ def _narrow_figure(
 
 def _put_legend_below(fig: MplFigure) -> None:
     """Move the legends of all panels below them, where a narrow panel would not hold them."""
-    entries = {}
+    entries: dict[str, Artist] = {}
     marker_scale = 1.0
     for axes in fig.axes:
         legend = axes.get_legend()
         if legend is not None:
             handles, labels = axes.get_legend_handles_labels()
-            entries |= dict(zip(labels, handles, strict=True))
+            entries |= {
+                str(label): cast("Artist", handle)
+                for label, handle in zip(labels, handles, strict=True)
+            }
             marker_scale = legend.markerscale
             legend.remove()
     if not entries:
