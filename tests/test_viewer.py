@@ -114,7 +114,7 @@ def test_an_address_selects_rows_and_a_measure_and_the_page_names_both(
     assert re.match(r"3 of 3 questions; measure: precision; the largest difference", shown)
     shown = visit(page, tmp_path, **both, rows="task: contexts; own document: not recognised")
     assert shown.startswith("2 of 2 questions; retrieved passages; ")
-    assert "The question's own document: not recognised by the authors' rule" in shown
+    assert "the question's own document: not recognised by the authors' rule" in shown
     shown = visit(page, tmp_path, **both, measure="recall")
     assert shown.startswith("2 of 2 questions; measure: recall; the largest difference")
     assert page.locator(".rag-scores").first.inner_text() == "QA-RAG 0.00, Only question 1.00"

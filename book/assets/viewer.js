@@ -28,7 +28,8 @@
     return at < 0 ? [condition, [""]] : [condition.slice(0, at), condition.slice(at + 2).split(" | ")];
   });
   const rowsInWords = (text) => conditionsOf(text).map(([name, values]) =>
-    `${name === "task" ? "" : `${fieldName(name)}: `}${values.map((value) => fieldValue(value || "main questions")).join(" or ")}`).join("; ");
+    `${name === "task" ? "" : `${fieldName(name)}: `}${values.map((value) => fieldValue(value || "main questions")).join(" or ")}`)
+    .map((words, at) => (at ? words[0].toLowerCase() + words.slice(1) : words)).join("; ");
   // what stands where a licence forbids passing on the text; the question's id tells it from the others
   const WITHHELD = "[text withheld by its licence]";
   const readable = ({ withheld, question }) => !withheld && question !== WITHHELD;
@@ -371,9 +372,9 @@
         wanted.arm && choice("Beside", "against", [["", "none"], ...Object.entries(experiment.arms)], wanted.against),
         ...(experiment.models.length > 1 ? [choice("Model", "model", [["", "all"], ...experiment.models.map((m) => [m, m])], wanted.model)] : []),
         choice("Show", "show", Object.entries(SHOW), wanted.show),
-        ...(choices.length ? [choice("Rows", "rows", [["", "all"], ...choices], wanted.rows)] : []),
         ...(measured.length > 1 || wanted.measure ? [choice("Measure", "measure", [["", "the score of each answer"], ...measured], wanted.measure)] : []),
-        make("label", {}, "Contains", search)));
+        make("label", {}, "Contains", search),
+        ...(choices.length ? [choice("Rows", "rows", [["", "all"], ...choices], wanted.rows)] : [])));
     const partly = legible.length < found.length ? `, ${counted(legible.length)} of ${counted(found.length)} readable` : "";
     const kind = wanted.show === "disagree" ? ` where ${wanted.against ? "the two arms" : "arms"} disagree` : "";
     const order = compared ? `; the largest difference between their scores is first` : "";
