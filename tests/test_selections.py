@@ -46,7 +46,7 @@ def listed(
     entry = {"name": "01", "arms": LABELS, "models": models}
     questions = viewer.QuestionList([*LABELS], models)
     for number, answers in enumerate(rows):
-        answered = [
+        answered: list[dict[str, Any]] = [
             {
                 "arm": arm,
                 "model": model,
@@ -96,7 +96,10 @@ def test_a_selection_counts_what_the_viewer_shows(
 
 
 def test_an_unparsed_reply_is_not_a_wrong_answer() -> None:
-    rows = [[("graph", "a-model", 0)], [("graph", "b-model", 0)]]
+    rows: list[list[tuple[str, str, float]]] = [
+        [("graph", "a-model", 0)],
+        [("graph", "b-model", 0)],
+    ]
     lists = listed(rows, unparsed="b-model")
     assert lists.select(Selection(show=WRONG)).questions == 1
     assert lists.select(Selection()).questions == 2
@@ -168,7 +171,7 @@ def corpora() -> QuestionLists:
     for number in range(15):
         task = "DDI" if number < 10 else "GIT"
         relation = {"relation": "an interaction" if number < 4 else "none"} if number < 10 else {}
-        answered = [
+        answered: list[dict[str, Any]] = [
             {
                 "arm": arm,
                 "model": "a-model",
@@ -347,12 +350,14 @@ def count(scripts: dict[str, str], entry: dict[str, Any], filters: dict[str, str
         group, scores, unparsed, measured = outcomes[outcome]
         task, _, strata, wording, sources = groups[group]
         searched = f"{identifier} {text} {wording} {strata} {task}".lower()
-        values = scores
+        shown_scores = scores
         if "measure" in filters:
-            values = measured.get(filters["measure"], [None] * len(scores)) or scores
+            shown_scores = measured.get(filters["measure"], [None] * len(scores)) or scores
         shown = [
             (names[arm], all_models[model], value, place in unparsed)
-            for place, ((arm, model, *own), value) in enumerate(zip(sources, values, strict=True))
+            for place, ((arm, model, *own), value) in enumerate(
+                zip(sources, shown_scores, strict=True)
+            )
             if names[arm] in arms
             and all_models[model] in models
             and is_within({"task": task, **strata, **(own[0] if own else {})}, filters)

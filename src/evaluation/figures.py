@@ -460,10 +460,7 @@ def _put_legend_below(fig: MplFigure) -> None:
         legend = axes.get_legend()
         if legend is not None:
             handles, labels = axes.get_legend_handles_labels()
-            entries |= {
-                str(label): cast("Artist", handle)
-                for label, handle in zip(labels, handles, strict=True)
-            }
+            entries |= {str(label): handle for label, handle in zip(labels, handles, strict=True)}
             marker_scale = legend.markerscale
             legend.remove()
     if not entries:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pandas as pd
 
@@ -291,8 +291,8 @@ def _units(
         prompts: Stored requests by key.
         graded: Measures that have other values than 0 and 1.
     """
-    rows_by_unit: dict[tuple[str, ...], list[dict[Any, Any]]] = {}
-    for row in all_rows.to_dict("records"):
+    rows_by_unit: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in cast("list[dict[str, Any]]", all_rows.to_dict("records")):
         rows_by_unit.setdefault((row["task"], row["split"], row["unit"]), []).append(row)
     units = []
     for unit_rows in rows_by_unit.values():
@@ -302,7 +302,8 @@ def _units(
         answers_shown = []
         for row in ordered:
             own = {name: value for name, value in row["strata"].items() if name not in strata}
-            answers_shown.append(_answer({**row, "strata": own}, prompts, graded))
+            shown: dict[str, Any] = {**row, "strata": own}
+            answers_shown.append(_answer(shown, prompts, graded))
         unit = {
             "id": first["unit"],
             "task": first["task"],
