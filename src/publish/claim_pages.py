@@ -167,19 +167,14 @@ def _list_of_word(
             question.anchor_of(word), verdict_mark(question.label(word)), len(claims)
         )
     ]
+    mark = verdict_mark(question.label(word))
     for paper, subject in subjects.items():
         of_paper = claims[claims["paper"] == paper]
         if len(of_paper):
+            anchor = question.anchor_of(word, paper)
+            head = Markup('<p id="{}">{} {} ({})</p>').format(anchor, mark, subject, len(of_paper))
             items = Markup("").join(_list_item(row) for row in of_paper.to_dict("records"))
-            texts.append(
-                Markup('<p id="{}">{} {} ({})</p><ul class="rag-claim-list">{}</ul>').format(
-                    question.anchor_of(word, paper),
-                    verdict_mark(question.label(word)),
-                    subject,
-                    len(of_paper),
-                    items,
-                )
-            )
+            texts += [head, Markup('<ul class="rag-claim-list">{}</ul>').format(items)]
     return str(Markup("").join(texts))
 
 
@@ -247,13 +242,13 @@ def _counted_rows(
     measures = viewer.measures_in_words(label, lists.measures) or [""]
     named = _conditions_in_words(label, lists.strata)
     for measure, model in product(measures, models):
-        whole = Selection(arm, against, model, measure=measure)
+        unrestricted = Selection(arm, against, model, measure=measure)
         stated = [*_stated_conditions(named, rule, lists.strata)]
-        counted = _with_count(whole, stated, estimate["n"], lists)
+        counted = _with_count(unrestricted, stated, estimate["n"], lists)
         # a function may leave out rows that no words name: what alone gives its number is taken
         if not counted and _has_function(rule):
             unstated = _unstated_conditions(named, lists.strata)
-            counted = _with_count(whole, unstated, estimate["n"], lists)
+            counted = _with_count(unrestricted, unstated, estimate["n"], lists)
             counted = counted if len(counted) == 1 else []
         if counted:
             return counted[0]
@@ -261,12 +256,12 @@ def _counted_rows(
 
 
 def _with_count(
-    whole: Selection, conditions: Iterable[Conditions], n_counted: int, lists: QuestionLists
+    unrestricted: Selection, conditions: Iterable[Conditions], n_counted: int, lists: QuestionLists
 ) -> list[Selection]:
     """The parts of a selection that show this number of questions."""
     counted = []
     for each in conditions:
-        selection = replace(whole, rows=selections.conditions_text(each))
+        selection = replace(unrestricted, rows=selections.conditions_text(each))
         if lists.select(selection).questions == n_counted:
             counted.append(selection)
     return counted
@@ -287,7 +282,11 @@ def _stated_conditions(
         strata: The values of each stratum, and of the task.
     """
     known = [where for where in _conditions_of_rule(rule) if where.keys() <= strata.keys()]
-    known.sort(key=lambda where: any(named.get(name) != where[name] for name in where))
+
+    def is_contradicted(where: Conditions) -> bool:
+        return any(named.get(name) != values for name, values in where.items())
+
+    known.sort(key=is_contradicted)
     yield from ({**where, **named} for where in known)
     yield named
 
@@ -298,8 +297,8 @@ def _unstated_conditions(
     """Further conditions: one or two values of one stratum."""
     for name, values in strata.items():
         if name not in named and name != "task":
-            for chosen in [*combinations(values, 1), *combinations(values, 2)]:
-                yield {**named, name: chosen}
+            for n_chosen in (1, 2):
+                yield from ({**named, name: chosen} for chosen in combinations(values, n_chosen))
 
 
 def _conditions_in_words(label: str, strata: Mapping[str, Sequence[str]]) -> Conditions:
@@ -308,16 +307,22 @@ def _conditions_in_words(label: str, strata: Mapping[str, Sequence[str]]) -> Con
     named: Conditions = {}
     for name, values in strata.items():
         # a data set may be named by a stratum and by the task
-        known = [*chain.from_iterable(named.values()), ""]
-        chosen = [value for value in values if value in parts and value not in known]
+        unknown = parts.difference(chain.from_iterable(named.values()), [""])
+        chosen = [value for value in values if value in unknown]
         if chosen:
             named[name] = chosen
+    return named | _interaction_in_words(label, strata)
+
+
+def _interaction_in_words(label: str, strata: Mapping[str, Sequence[str]]) -> Conditions:
+    """The stratum whose two values a text compares: `F1: kind two hops minus one hop`."""
+    compared: Conditions = {}
     for name, values in strata.items():
-        _, is_named, difference = label.partition(f": {name} ")
-        first, minus, second = difference.partition(" minus ")
-        if is_named and minus and {first, second} <= set(values):
-            named[name] = [first, second]
-    return named
+        difference = label.partition(f": {name} ")[2]
+        first, _, second = difference.partition(" minus ")
+        if first in values and second in values:
+            compared[name] = [first, second]
+    return compared
 
 
 def _conditions_of_rule(rule: Rule) -> Iterator[Conditions]:

@@ -352,9 +352,9 @@ def _without_empty(unit: Mapping[str, Any]) -> dict[str, Any]:
     """Return a question whose answers lack what is empty; `viewer.js` puts it back."""
     rows = []
     for row in unit["rows"]:
-        kept = {name: value for name, value in row.items() if value not in EMPTY}
-        kept.pop("values", None)  # only the list needs them
-        rows.append(kept)
+        filled = {name: value for name, value in row.items() if value not in EMPTY}
+        filled.pop("values", None)  # only the list needs them
+        rows.append(filled)
     return {**unit, "rows": rows}
 
 
