@@ -97,7 +97,7 @@ class RunPages:
             searches = total_of(map(searches_of, self._records))
             rows.append({"Notebook": Markup("<b>all</b>"), "ANSWERS": ""})
             rows[-1] |= _replayed_columns(replies, searches)
-        caption = "Stored replies and searches that the runs shown replayed, or made again"
+        caption = "Replies and searches of each run, from the store or repeated"
         return table(rows, caption)
 
     def software(self) -> str:
