@@ -303,7 +303,7 @@ def test_an_answer_cites_note_date_and_passage(folder):
     assert any("carbamazepine" in row["medication"] for row in answer.details["registry"])
     json.dumps(answer.as_dict())
     uncited = opened(folder, Scripted("Weekly auras.")).ask("Any auras in B40?")
-    assert "cites no passage: check it before you rely on it. [1] has" in str(uncited)
+    assert "cites no passage, so check it before you rely on it. [1] has" in str(uncited)
     only_numbers = opened(folder, Scripted("[1] [2]")).ask("Any auras?")
     assert not only_numbers.answered
     assert only_numbers.text.startswith("The model only names passages")
@@ -380,7 +380,7 @@ def test_an_answer_that_cites_nothing_says_so_beside_it(folder):
     """Nothing is said of the nearest passage where none has a word of the answer."""
     answer = opened(folder, Scripted("Yes")).ask("Does B40 drive?")
     assert answer.text == "Yes"
-    assert answer.warnings == ("The answer cites no passage: check it before you rely on it.",)
+    assert answer.warnings == ("The answer cites no passage, so check it before you rely on it.",)
     assert str(answer).startswith("Yes\n\nWarnings:\n  The answer cites no passage")
     assert "cites no passage" in answer.as_dict()["warnings"][0]
 

@@ -44,8 +44,8 @@ class Patience:
 
     Attributes:
         reply: Longest wait for a whole reply, the server's queue included.
-        repeat: Longest wait for a server that fails or is away. It is longer than the restart
-            of an embedded server.
+        repeat: Longest time for which the client repeats a request to a server that fails or
+            cannot be reached. It is longer than an embedded server needs for a restart.
     """
 
     reply: float = 600.0

@@ -84,10 +84,12 @@ def decision(out: Outcomes) -> Decision:
     pairs = [(_DOCUMENT, _FEWEST), (_DOCUMENT, _MOST)]
     at_least, at_most = out.compare(pairs, _MEASURE)
     document, fewest = (figures.number(score.value, "ratio", digits=1) for score in at_least.scores)
+    several = figures.in_words(SEVERAL)
     why = (
-        f"BiomedRAG's document in a released prompt for GIT has {document} words on average, and "
-        f"{SEVERAL} sentences have at least {fewest}. The difference is {_words_text(at_least)} "
-        f"(n = {at_least.test.n:,} prompts). Of the {SEVERAL} sentences, the authors released only "
+        "The text that BiomedRAG retrieves for a released GIT prompt (its *document*) has "
+        f"{document} words on average. {several.capitalize()} sentences would together have at "
+        f"least {fewest} words on average. The difference is {_words_text(at_least)} "
+        f"(n = {at_least.test.n:,} prompts). Of the {several} sentences, the authors released only "
         "the nearest one, so the shortest rows of the validation split stand in for the others. "
         f"With the longest rows in their place, the difference is {_words_text(at_most)}. We do "
         "not count labels."

@@ -839,7 +839,7 @@ def _reason(table: pd.DataFrame, is_decisive: pd.Series) -> str:
     difference = figures.signed(weakest["difference"], 2)
     p = _range_text(weakest["low"], weakest["high"])
     return (
-        f"{_n_significant(table)} highest possible p.{negative} "
+        f"{_n_significant(table)}.{negative} "
         f"{_lowest(table, is_decisive)} is {difference} points for "
         f"{_system_in_words(weakest['ours'])} against {_system_in_words(weakest['against'])}, over "
         f"{weakest['rows']:,} rows of {weakest['data']} (McNemar's test, adjusted by Holm: {p})."
@@ -884,23 +884,25 @@ def _n_significant(table: pd.DataFrame) -> str:
     """Count the differences that are significantly positive whichever rows are right.
 
     Returns:
-        The beginning of a sentence that ends with `highest possible p`.
+        A sentence without its full stop.
     """
     is_significant = (table["high"] < ALPHA) & (table["difference"] > 0)
     n_significant, n_all = int(is_significant.sum()), len(table)
+    always = "significantly positive, whichever rows each system answered rightly"
+    not_always = (
+        "significantly positive for every choice of the rows that each system answered rightly"
+    )
     if n_all == 1:
-        verb = (
-            "is significantly positive even" if n_significant else "is not significantly positive"
-        )
-        return f"The one printed difference in F1 {verb} at its"
+        verb = f"is {always}" if n_significant else f"is not {not_always}"
+        return f"The one printed difference in F1 {verb}"
     if n_significant == n_all:
         subject = "Both" if n_all == 2 else f"All {n_all}"
-        return f"{subject} printed differences in F1 are significantly positive even at their"
+        return f"{subject} printed differences in F1 are {always}"
     subject = f"Of {n_all} printed differences in F1,"
     if not n_significant:
-        return f"{subject} none is significantly positive at its"
-    verb, its = ("is", "its") if n_significant == 1 else ("are", "their")
-    return f"{subject} {n_significant} {verb} significantly positive even at {its}"
+        return f"{subject} none is {not_always}"
+    verb = "is" if n_significant == 1 else "are"
+    return f"{subject} {n_significant} {verb} {always}"
 
 
 def comparison_table(printed: Published, claims: Sequence[str]) -> figures.Html:

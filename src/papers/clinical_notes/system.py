@@ -327,7 +327,7 @@ def _check_citations(
         return
     words = _words(text)
     counts = [len(words & _words(passage.text)) for passage in passages]
-    warning = "The answer cites no passage: check it before you rely on it."
+    warning = "The answer cites no passage, so check it before you rely on it."
     if any(counts):
         nearest = counts.index(max(counts)) + 1
         warning += f" [{nearest}] has most of its words."

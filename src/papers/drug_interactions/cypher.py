@@ -145,7 +145,7 @@ def model_beside(
         The named model if it is served, else the large one; and why it is the large one.
     """
     if name in ("", large.endpoint.model):
-        can_name = f"The parameter {parameter} of this notebook can name one."
+        can_name = f"The parameter {parameter} of notebook 06 can name one."
         return large, f"No second model was asked for. {can_name}"
     try:
         return connect(name, exact=True, **options), ""

@@ -86,10 +86,10 @@ def _lead_by_own_document(released: Outcomes, gains: Mapping[str, Comparison]) -
 
 def _gains_in_words(gains: Mapping[str, Comparison]) -> list[str]:
     return [
-        "Where the authors' code removed the document with the answer, the share of questions "
-        "whose answer the generated answer finds, minus the share by the question, is "
-        f"{_change(gains[REMOVED])}.",
-        f"On the other questions the difference is {_change(gains[UNRECOGNISED])}.",
+        "For some questions, the authors' code removed the document with the answer from the "
+        "search by question. On these questions, the share of answers found by the generated "
+        f"answer minus the share found by the question is {_change(gains[REMOVED])}.",
+        f"On the other questions, the difference is {_change(gains[UNRECOGNISED])}.",
     ]
 
 
