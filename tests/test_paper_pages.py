@@ -92,3 +92,12 @@ def test_the_page_says_what_a_test_needs_besides_another_model(reason: str, says
         "reason": reason,
     }
     assert ("A larger prompt is needed too" in paper_pages._with_needs(row)) == says
+
+
+def test_a_headline_that_does_not_agree_says_why_on_its_row() -> None:
+    why = "Of 8 differences, 1 is significant & 7 are not."
+    inconclusive = paper_pages._folded_reason({"verdict": "inconclusive", "why": why})
+    assert "<summary>Why &#34;inconclusive&#34;</summary>" in inconclusive
+    assert "1 is significant &amp; 7 are not." in inconclusive
+    for verdict in ("agrees", "cannot be tested", "not tested"):
+        assert not paper_pages._folded_reason({"verdict": verdict, "why": why})

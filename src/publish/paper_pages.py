@@ -134,6 +134,7 @@ class PaperPages(BoardPages):
             _released_differences(row),
             _printed(headline),
             self._rescored(headline),
+            _folded_reason(row),
             self._folded_rerun(headline, row),
         ]
         lines = [Markup('<div class="rag-line">{}</div>').format(line) for line in numbers if line]
@@ -266,6 +267,13 @@ def _with_needs(row: Mapping[str, Any]) -> str:
 def _unfolds(words: str, text: Markup) -> Markup:
     """Return a text that a click on some words shows."""
     return Markup("<details><summary>{}</summary>{}</details>").format(words, text)
+
+
+def _folded_reason(row: Mapping[str, Any]) -> Markup:
+    """Return why a tested claim does not hold for the paper's system; empty where it holds."""
+    if row["verdict"] not in TESTED or row["verdict"] == "agrees":
+        return Markup()
+    return _unfolds(f'Why "{row["verdict"]}"', escape(row["why"]))
 
 
 def _ties(headline: Headline, row: Mapping[str, Any], models: str) -> Markup:

@@ -86,7 +86,7 @@ def decision(out: Outcomes) -> Decision:
     document, fewest = (figures.number(score.value, "ratio", digits=1) for score in at_least.scores)
     several = figures.in_words(SEVERAL)
     why = (
-        "The text that BiomedRAG retrieves for a released GIT prompt (its *document*) has "
+        'The text that BiomedRAG retrieves for a released GIT prompt (its "document") has '
         f"{document} words on average. {several.capitalize()} sentences would together have at "
         f"least {fewest} words on average. The difference is {_words_text(at_least)} "
         f"(n = {at_least.test.n:,} prompts). Of the {several} sentences, the authors released only "
