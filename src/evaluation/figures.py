@@ -98,7 +98,12 @@ HUES: Final = {
     "green": "#079c6b",
     "grey": "#808080",
 }
-"""Colours of arms; in a page `var(--rag-orange, #c35410)` and so on, for its style sheet."""
+"""Colours of arms; in a page `var(--rag-orange, #c35410)` and so on, for its style sheet.
+
+A family of methods has one colour in all chapters and diagrams. A language model without retrieval
+is orange, retrieval from text is magenta, and a graph or a registry is green. Methods without a
+language model, such as a trained classifier, are blue. Floors, ceilings and references are grey.
+"""
 NO_MATH: Final = "tex2jax_ignore mathjax_ignore"
 """Classes of an element in which MathJax takes a dollar for a dollar."""
 _MARKDOWN: Final = {ord(character): f"&#{ord(character)};" for character in "\\`*_[]{}$|~.:@"}

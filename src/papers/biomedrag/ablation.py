@@ -1,6 +1,6 @@
 """The ablation (biomedrag.md, section 2.3 and 2.4): Table 4, Figures 2 and 3, and their rerun."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +12,7 @@ from evaluation.outcomes import Comparison, Outcomes
 from evaluation.record import Run
 from papers.biomedrag.gains import change_in_words, direction, gains, size_in_words
 from papers.biomedrag.retriever import UNTAUGHT
-from papers.biomedrag.study import LABELS, Cell, report_cell
+from papers.biomedrag.study import COLOURS, LABELS, Cell, report_cell
 
 PLACES: Final = {"GIT": ("te", "git_triple_f1"), "GIT-RE": ("re", "git_re_f1")}
 """How the ids of Table 4 and Figure 3 name each data set."""
@@ -65,6 +65,13 @@ def labels(counts: Sequence[int], words: Sequence[int]) -> dict[str, str]:
     for n in counts:
         all_labels[tuned(knn(n))] = f"Fine-tuned LLM with {n} nearest"
     return all_labels
+
+
+def colours(arms: Iterable[str]) -> dict[str, str]:
+    """Colour all arms: the language model alone, and the arms that retrieve."""
+    alone = {knn(0), tuned(knn(0))}
+    hues = {True: figures.HUES["orange"], False: figures.HUES["magenta"]}
+    return {arm: COLOURS.get(arm, hues[arm in alone]) for arm in arms}
 
 
 def reproduction_table(run: Run, out: Outcomes, words: Sequence[int], caption: str) -> figures.Html:

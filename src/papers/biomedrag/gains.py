@@ -64,7 +64,7 @@ _PLOTTED: Final = (
 _KEY: Final = {
     "LLM without BiomedRAG": (figures.HUES["orange"],),
     "with BiomedRAG": (figures.HUES["magenta"],),
-    "best without an LLM": tuple(figures.HUES[name] for name in ("green", "blue", "grey")),
+    "best without an LLM": tuple(figures.HUES[name] for name in ("blue", "grey")),
 }
 """What the colours of the dumbbell plot stand for."""
 

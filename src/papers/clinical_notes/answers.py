@@ -57,9 +57,14 @@ ARMS = {
     "perfect_registry": "Code (registry without errors)",
     "commonest": "Always the commonest answer of the kind (floor)",
 }
-COLOURS = dict(
-    zip(ARMS, ("#125ee0", "#c35410", "#af219d", "#d18ac6", "#079c6b", "#6b6b6b"), strict=True)
-)
+COLOURS = {
+    "rag": figures.HUES["magenta"],
+    "right_passages": figures.HUES["magenta"],
+    "registry": figures.HUES["green"],
+    "registry_taken": figures.HUES["green"],
+    "perfect_registry": figures.HUES["green"],
+    "commonest": figures.HUES["grey"],
+}
 
 
 def retrieve_passages(

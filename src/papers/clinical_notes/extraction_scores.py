@@ -48,7 +48,9 @@ ARMS = {
     "context_default": "ConText (medspaCy's own rules)",
     "context_own": "ConText (the project's rules)",
 }
-COLOURS = {"rules": "#125ee0", "rules_default": "#a0a0a0", "med7": "#af219d", "llm": "#079c6b"}
+COLOURS = dict.fromkeys(("rules", "rules_default", "med7"), figures.HUES["blue"]) | {
+    "llm": figures.HUES["orange"]
+}
 VALUES = ("drug", *ATTRIBUTES.values())
 """What a note may state of a drug that the patient takes."""
 

@@ -81,7 +81,7 @@ The notebook shows those named ``without_...`` only in the comparison with the h
 """
 OPEN: dict[str, Any] = {"boost": 0.0, "penalty": 0.0, "filters": False}
 """RetrieverConfig for a query that asks about no patient, no day and no drug."""
-COLOURS = {"hybrid": "#079c6b", "semantic": "#125ee0", "lexical": "#c35410", "reranker": "#af219d"}
+COLOURS = dict.fromkeys(("hybrid", "semantic", "lexical", "reranker"), figures.HUES["magenta"])
 """Of the arms in the figure, which the notebook lists."""
 
 

@@ -48,7 +48,12 @@ ARMS = {
     "graph": "Embedded graph",
     "neo4j": "Neo4j",
 }
-COLOURS = {"all_pairs": "#808080", "patterns": "#c35410", "classifier": "#125ee0", "llm": "#af219d"}
+COLOURS = {
+    "all_pairs": figures.HUES["grey"],
+    "patterns": figures.HUES["blue"],
+    "classifier": figures.HUES["blue"],
+    "llm": figures.HUES["orange"],
+}
 
 Sets: TypeAlias = Mapping[str, AbstractSet[Any]]
 """What is compared: measure -> members. The gold of the first one is shown to a reader."""

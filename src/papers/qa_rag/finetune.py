@@ -36,7 +36,6 @@ from resources.settings import settings as user_settings
 
 INSTRUCTION = "Answer this question about regulatory guidance as the FDA would."
 SPLITS = {"rows": "by rows", "documents": "by documents"}
-COLOURS = {"rows": "#125ee0", "documents": "#c35410"}
 LABELS = {"base": "Not fine-tuned", "tuned": "Fine-tuned"}
 ADAPTER = "qa-rag-"
 """How the name of a split's adapter begins; the split and a digest of its recipe follow."""
@@ -356,7 +355,13 @@ def draw_losses(logs: Mapping[str, TrainingLog], *, is_narrow: bool = False) -> 
         ):
             steps, values = [loss.step for loss in losses], [loss.value for loss in losses]
             panel.plot(
-                steps, values, style, marker="o", markersize=4, color=COLOURS[name], label=what
+                steps,
+                values,
+                style,
+                marker="o",
+                markersize=4,
+                color=figures.HUES["blue"],
+                label=what,
             )
         panel.set_title(SPLITS[name])
         panel.set_xlabel("step")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from evaluation import figures
 from evaluation.answers import Answer, Item, make_row
 from evaluation.trec import DOCUMENTS, OF_SOURCE, score_rankings
 from helpers.llm import LLM
@@ -133,9 +134,8 @@ AUTHORS = {
 for all queries."""
 LABELS = {name: arm.label for name, arm in {**ARMS, **AUTHORS}.items()}
 COLOURS = {
-    **dict.fromkeys(PRINTED, "#125ee0"),
-    **dict.fromkeys(OTHERS, "#c35410"),
-    "reference": "#808080",
+    **dict.fromkeys(ARMS, figures.HUES["magenta"]),
+    "reference": figures.HUES["grey"],
 }
 
 

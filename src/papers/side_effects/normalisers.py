@@ -26,13 +26,13 @@ from rag.prompts import Message, chat_messages
 from rag.replies import answer_text, bare_name
 
 ARMS = {
-    "none": ("no normalisation", "#808080"),
-    "llm": ("LLM writes the name", "#c35410"),
-    "llm_larger": ("larger LLM writes the name", "#c35410"),
-    "choice": ("LLM chooses among candidates", "#af219d"),
-    "edits": ("edit distance", "#125ee0"),
-    "dictionary": ("drug-named-entity-recognition", "#9a7400"),
-    "in_turn": ("dictionary, then edit distance", "#0b7a8f"),
+    "none": ("no normalisation", figures.HUES["grey"]),
+    "llm": ("LLM writes the name", figures.HUES["orange"]),
+    "llm_larger": ("larger LLM writes the name", figures.HUES["orange"]),
+    "choice": ("LLM chooses among candidates", figures.HUES["magenta"]),
+    "edits": ("edit distance", figures.HUES["blue"]),
+    "dictionary": ("drug-named-entity-recognition", figures.HUES["blue"]),
+    "in_turn": ("dictionary, then edit distance", figures.HUES["blue"]),
 }
 """Names as a reader sees them, and colours."""
 LABELS = {arm: label for arm, (label, _) in ARMS.items()}
