@@ -360,13 +360,12 @@ def test_every_colour_is_seen_on_white_and_on_the_dark_theme() -> None:
             assert (light + 0.05) / (dark + 0.05) >= 3, (arm, ground)
 
 
-def test_the_arms_stay_apart_for_colour_blind_readers() -> None:
-    colours = {
-        arm: figures.arm_colour(arm) for arm in ("closed_book", "format_a", "format_b", "graphrag")
-    }
+def test_the_families_of_methods_stay_apart_for_colour_blind_readers() -> None:
+    # grey is no family: it marks floors and references, each beside its name
+    families = {hue: colour for hue, colour in figures.HUES.items() if hue != "grey"}
     for kind, matrix in {"none": np.eye(3), **COLOUR_BLIND}.items():
         lab_colours = {
-            arm: lab(np.array(matrix) @ linear(colour)) for arm, colour in colours.items()
+            hue: lab(np.array(matrix) @ linear(colour)) for hue, colour in families.items()
         }
         for first, second in itertools.combinations(lab_colours, 2):
             assert np.linalg.norm(lab_colours[first] - lab_colours[second]) > 15, (

@@ -72,7 +72,7 @@ __all__ = [
 ARMS: Final[dict[str, tuple[str, str]]] = {
     "closed_book": ("Closed book", "#c35410"),
     "format_a": ("RAG (Format A)", "#af219d"),
-    "format_b": ("RAG (Format B)", "#125ee0"),
+    "format_b": ("RAG (Format B)", "#af219d"),
     "graphrag": ("GraphRAG", "#079c6b"),
     "majority": ("Majority (floor)", "#808080"),
     "lookup": ("Lookup (ceiling)", "#808080"),
@@ -190,8 +190,7 @@ def arm_colour(arm: str) -> str:
 
 def use_style() -> None:
     """Give every figure of this process the book's look. Call it once, in the set-up cell."""
-    colours = dict.fromkeys(colour for _, colour in ARMS.values())
-    sns.set_theme(style="ticks", palette=list(colours), rc=_RC)
+    sns.set_theme(style="ticks", palette=list(HUES.values()), rc=_RC)
 
 
 @dataclass(frozen=True, repr=False)

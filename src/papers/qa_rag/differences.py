@@ -75,7 +75,7 @@ DECIDING = (
 """What decides here, by the rules of `data/published/qa_rag.yml`: measures, and families of pairs
 with answers to the authors' message."""
 
-COLOUR = "#125ee0"
+COLOUR = figures.HUES["magenta"]
 ROW_HEIGHT = 0.5
 """Of a method, in inches."""
 

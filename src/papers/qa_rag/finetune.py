@@ -360,7 +360,7 @@ def draw_losses(logs: Mapping[str, TrainingLog], *, is_narrow: bool = False) -> 
                 style,
                 marker="o",
                 markersize=4,
-                color=figures.HUES["blue"],
+                color=figures.HUES["orange"],
                 label=what,
             )
         panel.set_title(SPLITS[name])
