@@ -658,7 +658,7 @@ def test_a_test_of_lists_needs_a_wider_window_besides_the_papers_models(run):
     for name in claims:
         finding = next(c for c in run.claims if c.id.endswith(name) and c.kind == "rerun")
         assert finding.reason == "another model"
-        assert "A larger prompt is needed too" in finding.why
+        assert "The test also needs a larger prompt" in finding.why
 
 
 def released_lists(share: float) -> list[Answer]:
