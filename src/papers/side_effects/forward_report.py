@@ -80,7 +80,7 @@ def answer(outcomes: Outcomes, model: str) -> str:
         return own_answer
     return (
         f"{own_answer} In the authors' released answers, where the model reads the retrieved texts "
-        "itself, the graph is more accurate than text by at least "
+        "itself, the graph is more accurate than text retrieval by at least "
         f"{_least_gain(released, 'graphrag', 'format_b')} points.\n\n"
         "This lead is over texts with one sentence per pair (Format B). Format B is in turn more "
         "accurate than texts with one list per drug (Format A), by at least "
@@ -217,8 +217,8 @@ def sides(outcomes: Outcomes, cut: int) -> str:
         by_format_b = _share_found(format_b.where(model=str(model)).frame)
         sentences.append(
             f"With {model}, Format A finds {before} of the effects that end before character "
-            f"{cut:,}, and {beyond} of those that end beyond it. Format B finds {by_format_b} of "
-            "the effects that end before it."
+            f"{cut:,}, and {beyond} of the effects that end beyond it. Format B finds "
+            f"{by_format_b} of the effects that end before character {cut:,}."
         )
     return " ".join(sentences)
 
@@ -423,9 +423,9 @@ def describe_neighbours(split: Outcomes) -> str:
         share_near = figures.number(n_near / n_wrong if n_wrong else None)
         sentences.append(
             f"{model} wrongly answers YES to {_wrong_share(near)} of the {len(near.frame):,} pairs "
-            f"with such a term, and to {_wrong_share(far)} of the {len(far.frame):,} other pairs. "
-            f"Of its {n_wrong:,} wrong YES answers, {n_near:,} concern pairs with such a term "
-            f"({share_near})."
+            f"with an overlapping term, and to {_wrong_share(far)} of the {len(far.frame):,} other "
+            f"pairs. Pairs with an overlapping term account for {n_near:,} of the {n_wrong:,} "
+            f"wrong YES answers of {model} ({share_near})."
         )
     return " ".join(sentences)
 
