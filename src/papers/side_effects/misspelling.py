@@ -336,7 +336,7 @@ ARMS = {
 }
 """The architectures of Table 5, and two that it leaves out."""
 CONDITIONS = {
-    "correct": "with right names",
+    "correct": "with correct names",
     "misspelt": "with misspelt names",
     "normalised": "with corrected names",
 }
