@@ -82,8 +82,8 @@ def answer(outcomes: Outcomes, model: str) -> str:
         f"{own_answer} In the authors' released answers, where the model reads the retrieved texts "
         "itself, the graph is more accurate than text retrieval by at least "
         f"{_least_gain(released, 'graphrag', 'format_b')} points.\n\n"
-        "This lead is over retrieval of texts with one sentence per pair (Format B). Format B is in "
-        "turn more accurate than texts with one list per drug (Format A), by at least "
+        "This lead is over retrieval of texts with one sentence per pair (Format B). Format B is "
+        "in turn more accurate than texts with one list per drug (Format A), by at least "
         f"{_least_gain(released, 'format_b', 'format_a')} points. Most effects that Format A "
         "misses lie beyond character 2,000 of the prompt, as if the prompts had been cut there."
     )
@@ -354,8 +354,8 @@ def prompts_table(
     n_pairs = own_rows.frame.unit.nunique()
     caption = (
         "Accuracy by prompt. The printed and rescored values are those of "
-        f"{_printed_model(run, paper_model)} on 19,520 pairs. The values of the reruns are those of "
-        f"{served} on {n_pairs:,} pairs, the same pairs with either prompt."
+        f"{_printed_model(run, paper_model)} on 19,520 pairs. The values of the reruns are those "
+        f"of {served} on {n_pairs:,} pairs, the same pairs with either prompt."
     )
     return figures.table(pd.DataFrame(rows), caption, sample=run.sample)
 

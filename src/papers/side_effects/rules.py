@@ -647,11 +647,13 @@ def _or_none(n: int) -> str:
 def _linked_errors_in_words(n_errors: int, n_linked: int) -> str:
     """Say what the errors about linked pairs leave open."""
     chance = figures.number(0.5**n_linked)
+    plural = "" if n_linked == 1 else "s"
     return (
         f"Of the {n_errors} errors, {n_errors - n_linked} are a YES to an unlinked pair and "
         f"{n_linked} a NO to a linked pair. If a query about a linked pair failed once, it would "
         "leave such a NO and no other trace. If failed queries are as likely for unlinked pairs as "
-        f"for linked ones, the probability that no failure concerns an unlinked pair is {chance}."
+        f"for linked ones, the probability that none of {n_linked} failure{plural} concerns an "
+        f"unlinked pair is {chance}."
     )
 
 
