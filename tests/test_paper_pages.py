@@ -91,7 +91,7 @@ def test_the_page_says_what_a_test_needs_besides_another_model(reason: str, says
         "claim": "Lists under-retrieve.",
         "reason": reason,
     }
-    assert ("A larger prompt is needed too" in paper_pages._with_needs(row)) == says
+    assert ("The test also needs a larger prompt" in paper_pages._with_needs(row)) == says
 
 
 def test_a_headline_that_does_not_agree_says_why_on_its_row() -> None:

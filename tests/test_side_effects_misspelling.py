@@ -278,7 +278,9 @@ def test_the_answer_tells_what_each_normaliser_makes_of_the_names():
         "m",
     )
     text = text.replace("\N{NO-BREAK SPACE}", " ")
-    assert text.startswith("Of 2 typed drug names, right or not, edit distance alone leads 100.0 %")
+    assert text.startswith(
+        "Of 2 typed drug names, correct or not, edit distance alone leads 100.0 %"
+    )
     assert "m, which writes the name as in the paper, leads 50.0 %" in text
     assert "leaves 0.0 %" in text
     assert_short_answer(text)

@@ -262,9 +262,9 @@ def report_triple(run: Run, table: pd.DataFrame | None) -> None:
     same_filter = (table.kept == best.kept) & (table.drug == best.drug)
     pairs = table[same_filter & (table.counted == "pairs")].iloc[0]
     note = (
-        f'Of {len(table)} readings, the nearest keeps "{best.kept}", counts each {best.drug} as '
-        f"one drug, and counts {best.counted} as associations. With the same drugs, there are "
-        f"{pairs.associations:,} distinct pairs."
+        f"Of {len(table)} readings, one comes nearest to the printed counts. It keeps "
+        f'"{best.kept}", counts each {best.drug} as one drug, and counts {best.counted} as '
+        f"associations. With the same drugs, there are {pairs.associations:,} distinct pairs."
     )
     for name, column in COUNTS.items():
         run.rescored(
@@ -361,8 +361,8 @@ def answer(readings: pd.DataFrame | None, selections: pd.DataFrame | None) -> st
     return (
         f"SIDER's files {verb} the three counts that the paper prints, if {best.counted} count as "
         f"associations. The drugs of the benchmark are {rule['take']}, whereas the paper states a "
-        "minimum of terms. Nobody can draw the benchmark's questions again, because the draw "
-        "depends on the order of a Python set, which changes from process to process.\n\n"
+        "minimum number of terms. Nobody can draw the benchmark's questions again, because the "
+        "draw depends on the order of a Python set, which changes from process to process.\n\n"
         f"If {best.counted} count as associations, SIDER's files give {best.associations:,} "
         f"associations, {best.drugs:,} drugs and {best.effects:,} terms. The drugs of the "
         f"benchmark come from those with an {rule['of drugs with']}. ATC is the WHO's "

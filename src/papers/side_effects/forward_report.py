@@ -80,10 +80,10 @@ def answer(outcomes: Outcomes, model: str) -> str:
         return own_answer
     return (
         f"{own_answer} In the authors' released answers, where the model reads the retrieved texts "
-        "itself, the graph is more accurate than text by at least "
+        "itself, the graph is more accurate than text retrieval by at least "
         f"{_least_gain(released, 'graphrag', 'format_b')} points.\n\n"
-        "This lead is over texts with one sentence per pair (Format B). Format B is in turn more "
-        "accurate than texts with one list per drug (Format A), by at least "
+        "This lead is over retrieval of texts with one sentence per pair (Format B). Format B is "
+        "in turn more accurate than texts with one list per drug (Format A), by at least "
         f"{_least_gain(released, 'format_b', 'format_a')} points. Most effects that Format A "
         "misses lie beyond character 2,000 of the prompt, as if the prompts had been cut there."
     )
@@ -217,8 +217,8 @@ def sides(outcomes: Outcomes, cut: int) -> str:
         by_format_b = _share_found(format_b.where(model=str(model)).frame)
         sentences.append(
             f"With {model}, Format A finds {before} of the effects that end before character "
-            f"{cut:,}, and {beyond} of those that end beyond it. Format B finds {by_format_b} of "
-            "the effects that end before it."
+            f"{cut:,}, and {beyond} of the effects that end beyond it. Format B finds "
+            f"{by_format_b} of the effects that end before character {cut:,}."
         )
     return " ".join(sentences)
 
@@ -354,8 +354,8 @@ def prompts_table(
     n_pairs = own_rows.frame.unit.nunique()
     caption = (
         "Accuracy by prompt. The printed and rescored values are those of "
-        f"{_printed_model(run, paper_model)} on 19,520 pairs. The reruns are those of {served} on "
-        f"the same {n_pairs:,} pairs with either prompt."
+        f"{_printed_model(run, paper_model)} on 19,520 pairs. The values of the reruns are those "
+        f"of {served} on {n_pairs:,} pairs, the same pairs with either prompt."
     )
     return figures.table(pd.DataFrame(rows), caption, sample=run.sample)
 
@@ -423,9 +423,9 @@ def describe_neighbours(split: Outcomes) -> str:
         share_near = figures.number(n_near / n_wrong if n_wrong else None)
         sentences.append(
             f"{model} wrongly answers YES to {_wrong_share(near)} of the {len(near.frame):,} pairs "
-            f"with such a term, and to {_wrong_share(far)} of the {len(far.frame):,} other pairs. "
-            f"Of its {n_wrong:,} wrong YES answers, {n_near:,} concern pairs with such a term "
-            f"({share_near})."
+            f"with an overlapping term, and to {_wrong_share(far)} of the {len(far.frame):,} other "
+            f"pairs. Pairs with an overlapping term account for {n_near:,} of the {n_wrong:,} "
+            f"wrong YES answers of {model} ({share_near})."
         )
     return " ".join(sentences)
 

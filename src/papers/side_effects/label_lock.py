@@ -81,7 +81,7 @@ def locked_prompt(drug: str, effect: str, *, listed: bool) -> list[Message]:
 LABELS = {
     "unlocked": "unlocked: the GraphRAG arm",
     "leading": "unlocked, the question suggests the opposite",
-    "label": "label locked, words as written",
+    "label": "answers with a locked label",
 }
 """The ways to get an answer from evidence."""
 EVIDENCE = {True: "effects that are listed", False: "effects that are not"}

@@ -336,7 +336,7 @@ ARMS = {
 }
 """The architectures of Table 5, and two that it leaves out."""
 CONDITIONS = {
-    "correct": "with right names",
+    "correct": "with correct names",
     "misspelt": "with misspelt names",
     "normalised": "with corrected names",
 }
@@ -424,7 +424,7 @@ def spelt_by_run(corrections: Outcomes) -> figures.Html:
     for date in corrections.strata("run of"):
         score = corrections.where(**{"run of": date}).score("spelt", "llm")
         rows.append({"run of": date, "names corrected": figures.score_text(score)})
-    caption = "Corrected share of the ten names, by released run; higher is better"
+    caption = "Corrected share of the ten misspelt names, by released run; higher is better"
     return figures.table(pd.DataFrame(rows), caption, sample=corrections.sample)
 
 

@@ -28,7 +28,7 @@ from rag.replies import answer_text, bare_name
 ARMS = {
     "none": ("no normalisation", figures.HUES["grey"]),
     "llm": ("LLM writes the name", figures.HUES["orange"]),
-    "llm_larger": ("larger LLM writes the name", figures.HUES["orange"]),
+    "llm_larger": ("a larger LLM", figures.HUES["orange"]),
     "choice": ("LLM chooses among candidates", figures.HUES["magenta"]),
     "edits": ("edit distance", figures.HUES["blue"]),
     "dictionary": ("drug-named-entity-recognition", figures.HUES["blue"]),
@@ -344,12 +344,12 @@ def answer(outcomes: Outcomes, model: str) -> str:
     right_names = outcomes.where(names="right names").score("right", "llm")
     n_names = right[best].n
     text = (
-        f"Of {n_names} typed drug names, right or not, {METHODS[best]} leads "
+        f"Of {n_names} typed drug names, correct or not, {METHODS[best]} leads "
         f"{figures.score_text(right[best])} to the right drug. {model}, which writes the name as "
         f"in the paper, leads {figures.score_text(right['llm'])} to the right drug. The paper's "
         "model had examples in its prompt, and this model has none.\n\n"
-        f"As typed, {figures.score_text(right['none'])} of the names are already right. {model} "
-        f"leaves {figures.score_text(right_names)} of the right names unchanged. The paper's "
+        f"As typed, {figures.score_text(right['none'])} of the names are already correct. {model} "
+        f"leaves {figures.score_text(right_names)} of the correct names unchanged. The paper's "
         "Qwen2.5-7B-Instruct is larger, and the released reports say that its prompt had examples."
     )
     trade_names = outcomes.where(names="trade names", arm="llm")

@@ -513,7 +513,7 @@ def answer(outcomes: Outcomes, model: str) -> str:
         return text
     return (
         f"{text} On {ratio.n:,} queries, Format B took {_about(ratio.value)} times as long as the "
-        "graph, mainly because a language model copies each name. The section Like for like "
+        "graph, mainly because a language model copies each name. The section “Like for like” "
         "compares Format B and the graph without a language model."
     )
 
@@ -548,7 +548,8 @@ def cost_words(authors: Outcomes) -> str:
             f"For {authors.label(arm)}, a line of {line.intercept:.1f} s plus {line.slope:.2f} s "
             f"per {names} name explains {explained} of the variance."
         )
-    return f"Seconds per query by number of names, in the released run. {' '.join(lines)}"
+    points = "Each point is a query."
+    return f"Seconds per query by number of names, in the released run. {points} {' '.join(lines)}"
 
 
 def draw_cost(authors: Outcomes) -> Figure:

@@ -172,8 +172,8 @@ def _decide_repeated(outcomes: Outcomes, arms: Sequence[str]) -> Decision:
         n_denied = int((of_stated.predicted != "YES").sum())
         if n_denied:
             counts.append(
-                f"With {model}, {name} does not answer YES to {n_denied} of the {len(of_stated)} "
-                "pairs that its prompts state."
+                f"With {model}, the answer of {name} is not YES for {n_denied} of the "
+                f"{len(of_stated)} pairs that its prompts state."
             )
     decision = _decide_parts(parts, ALIKE)
     return replace(decision, why=" ".join([decision.why, *counts]))
@@ -342,8 +342,8 @@ def graphrag_far_above_text_on_sets(outcomes: Outcomes, **_: Any) -> Decision:  
         return in_points
     readings = {
         f"{IF_SUBSTANTIALLY} a lead of more than ten points of F1": in_points,
-        f"{IF_SUBSTANTIALLY} that the graph makes up more than half of what text retrieval's F1 "
-        "lacks to reach 100 %": _decide_shortfalls(outcomes),
+        f"{IF_SUBSTANTIALLY} that the graph closes more than half of the gap between text "
+        "retrieval's F1 and 100 %": _decide_shortfalls(outcomes),
     }
     return _join_readings(readings)
 
@@ -361,10 +361,10 @@ def _decide_shortfalls(outcomes: Outcomes) -> Decision:
         graph_f1, text_f1 = by_arm.score("f1", "graphrag"), by_arm.score("f1", text)
         name = outcomes.label(text)
         if text_f1.value == 1:
-            return Decision("not tested", f"The F1 of {name} lacks nothing.", reason="too few")
+            return Decision("not tested", f"The F1 of {name} is 100 %.", reason="too few")
         share = _share_made_up(graph_f1, text_f1)
         label = f"what the F1 of {name} lacks and the graph makes up"
-        words = f"the share of what the F1 of {name} lacks that the graph makes up"
+        words = f"the share of the gap between the F1 of {name} and 100 % that the graph closes"
         criterion = partial(decisions.above, bound=SUBSTANTIAL)
         parts.append(Part(share, criterion, label, bound=SUBSTANTIAL, words=words))
         sentences.append(_made_up_in_words(share, name))
@@ -382,12 +382,13 @@ def _share_made_up(graph_f1: Score, text_f1: Score) -> Score:
 
 def _made_up_in_words(share: Score, text: str) -> str:
     """Write the share in a sentence; ``text`` names the text arm."""
-    sentence = f"The graph makes up {figures.number(share.value)} of what the F1 of {text} lacks"
+    closed = figures.number(share.value)
+    sentence = f"The graph closes {closed} of the gap between the F1 of {text} and 100 %"
     if share.low == 1:
         return f"{sentence}, by construction, because the graph is also the answer key."
     if share.low > FEWEST_REMOVED:
         return f"{sentence}, at least {figures.number(share.low)}."
-    return f"{sentence}. The text's F1 lacks too little for an interval that says anything."
+    return f"{sentence}. The gap is too small for an informative interval."
 
 
 def _made_up(graph_f1: float, text_f1: float) -> float:
@@ -432,8 +433,8 @@ class _ErrorsRemoved:
             return f"With {model}, the graph removes {share} of the errors of {text} (n = {n:,})."
         return (
             f"With {model}, the graph removes {figures.number(self.share.value)} of the errors of "
-            f"{text}, but the interval says nothing, because there are too few errors "
-            f"({self.n_errors} in {n:,} pairs)."
+            f"{text}. There are too few errors for an informative interval ({self.n_errors} in "
+            f"{n:,} pairs)."
         )
 
 
@@ -626,11 +627,11 @@ def _released_errors_decision(
     n_linked = int((wrong.gold == "YES").sum())
     why = (
         f"All {len(wrong)} errors have a recorded confidence of {NOT_THE_GRAPHS}. The code records "
-        "this value where the model contradicts the graph, and also where the query of the graph "
-        f"failed. From the same graph, another model answers {n_same} of these {len(wrong)} pairs "
+        "this value when the model contradicts the graph, and also when the query of the graph "
+        f"failed. With the same graph, another model answers {n_same} of these {len(wrong)} pairs "
         f"correctly. Of the {n_right:,} right answers, {_or_none(unlike[True])} have this "
-        "confidence. A failed query about an unlinked pair would give a right answer this "
-        "confidence if the model then said NO."
+        "confidence. If a query about an unlinked pair failed and the model then said NO, this "
+        "right answer would also have this confidence."
     )
     if n_linked:
         why += f" {_linked_errors_in_words(len(wrong), n_linked)}"
@@ -646,12 +647,13 @@ def _or_none(n: int) -> str:
 def _linked_errors_in_words(n_errors: int, n_linked: int) -> str:
     """Say what the errors about linked pairs leave open."""
     chance = figures.number(0.5**n_linked)
+    plural = "" if n_linked == 1 else "s"
     return (
         f"Of the {n_errors} errors, {n_errors - n_linked} are a YES to an unlinked pair and "
-        f"{n_linked} a NO to a linked pair. A query that failed once about a linked pair would "
+        f"{n_linked} a NO to a linked pair. If a query about a linked pair failed once, it would "
         "leave such a NO and no other trace. If failed queries are as likely for unlinked pairs as "
-        "for linked ones, the probability that so many failures concern linked pairs alone is "
-        f"{chance}."
+        f"for linked ones, the probability that none of {n_linked} failure{plural} concerns an "
+        f"unlinked pair is {chance}."
     )
 
 
@@ -691,14 +693,14 @@ def residual_errors_are_llm_mislabels(
     same_pairs = outcomes.where(arm=WITH_RETRIEVAL, unit=[*wrong.unit[within]]).frame
     others = same_pairs.drop(index=wrong.index[within])
     counts = [
-        f"{(rows.predicted == 'YES').sum()} of {len(rows)} by {outcomes.label(str(arm))}"
+        f"{(rows.predicted == 'YES').sum()} of {len(rows)} for {outcomes.label(str(arm))}"
         for arm, rows in others.groupby("arm", sort=False)
     ]
     why = (
         f'{within.sum()} of the {len(wrong)} errors are a YES to an effect with "yes" in its name, '
-        'as in "eyes". Where a reply repeats such a name, the released parser reads YES. Of the '
-        f"other answers about these pairs, {figures.listed(counts)} are YES. The authors do not "
-        "release the replies."
+        'as in "eyes". Where a reply repeats such a name, the released parser reads YES. Among the '
+        f"other answers about these pairs, the number of YES is {figures.listed(counts)}. The "
+        "authors do not release the replies."
     )
     return Decision("inconclusive", why)
 
@@ -775,8 +777,8 @@ def benchmark_labels_hold(
     contradicted = sum((q.drug, q.side_effect) in known for q in negatives)
     why = (
         f"Of the {len(positives):,} pairs labelled as known, {_or_none(unsupported)} are missing "
-        f"from the document of their drug. Of the {len(negatives):,} pairs labelled as unlinked, "
-        f"{_or_none(contradicted)} are in the document of their drug."
+        f"from their drug's Format A document. Of the {len(negatives):,} pairs labelled as "
+        f"unlinked, {_or_none(contradicted)} are in their drug's Format A document."
     )
     return Decision(decisions.exactly(unsupported + contradicted == 0), why)
 
@@ -803,8 +805,8 @@ def lists_fit_the_encoder(
         why = "The documents are not those whose tokens were counted."
         return Decision("not tested", why, reason="published, not fetched")
     why = (
-        f"The longest document has {MOST_TOKENS:,} tokens of cl100k_base, the encoder's "
-        f"tokenizer. The encoder reads {ENCODER_TOKENS:,}."
+        f"The longest Format A document has {MOST_TOKENS:,} tokens of cl100k_base, the encoder's "
+        f"tokenizer. The encoder reads {ENCODER_TOKENS:,} tokens."
     )
     return Decision(decisions.exactly(MOST_TOKENS <= ENCODER_TOKENS), why)
 
@@ -816,7 +818,7 @@ def lists_exceed_10000_characters(
     **__: Any,  # noqa: ANN401
 ) -> Decision:
     """Decide whether the longest Format A document exceeds 10,000 characters (Results)."""
-    why = f"The longest document has {longest:,} characters."
+    why = f"The longest Format A document has {longest:,} characters."
     return Decision(decisions.exactly(longest > 10_000), why)
 
 
@@ -1070,17 +1072,18 @@ def _forced_by_window(rows: Outcomes) -> Decision | None:
     recall = figures.score_text(rows.score("recall", "format_a"))
     why = (
         f"The prompts of this run show the effect for {n_shown.sum():,} of the "
-        f"{n_relevant.sum():,} relevant drugs. For {n_absent.sum():,}, the prompts contain no list "
-        "at all. The size of a prompt and the length shown of each list are settings of this run. "
-        f"A perfect reader would find {figures.score_text(found_at_most)} of a query's relevant "
-        "drugs. A reader that names every drug with a list in the prompt would find "
-        f"{figures.number(listed)}. The model found {recall}. {_returned_in_words(queries)}"
+        f"{n_relevant.sum():,} relevant drugs. For {n_absent.sum():,} relevant drugs, the prompts "
+        "contain no list at all. The size of a prompt, and how much of each list it shows, are "
+        f"settings of this run. A perfect reader would find {figures.score_text(found_at_most)} of "
+        "a query's relevant drugs. A reader that names every drug with a list in the prompt would "
+        f"find {figures.number(listed)} of them. The model found {recall} of them. "
+        f"{_returned_in_words(queries)}"
     )
     return Decision("cannot be tested", why, reason="by construction")
 
 
 _GAIN_IN_WORDS = (
-    "the share returned of the drugs whose effect the prompt shows, minus that of the other drugs,"
+    "the returned share of the drugs whose effect the prompt shows, minus that of the other drugs,"
 )
 _MISSED_IN_WORDS = "the share of missed drugs whose effect the prompt does not show"
 
@@ -1112,8 +1115,8 @@ def lists_fail_by_window(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN
         return Decision("inconclusive", f"{why} The model missed no drug.")
     test = _gain_within(both, outcomes.draws)
     why += (
-        " In these queries, the share returned of the drugs whose effect is shown, minus that of "
-        f"the others, is {figures.points(test)} points on average ({figures.p_words(test.p)}, "
+        " In these queries, the returned share of the drugs whose effect is shown, minus that of "
+        f"the other drugs, is {figures.points(test)} points on average ({figures.p_words(test.p)}, "
         f"n = {len(both)}). "
         f"{_missed_in_words(queries)} The prompt does not show the effect for "
         f"{figures.score_text(missed)} of all missed drugs."
@@ -1246,11 +1249,11 @@ def _decide_recovery(outcomes: Outcomes) -> Decision:
         n_drugs = outcomes.where(arm=f"correct.{arm}").frame.cluster.nunique()
         name = figures.ARMS[arm][0]
         if share is None:
-            texts.append(f"With right names, the F1 of {name} is 0.")
+            texts.append(f"With correct names, the F1 of {name} is 0.")
             continue
         recovery = figures.score_text(share)
         texts.append(
-            f"With corrected names, {name} recovers {recovery} of its F1 with right names "
+            f"With corrected names, {name} recovers {recovery} of its F1 with correct names "
             f"({n_drugs} drugs, n = {share.n:,})."
         )
         criterion = partial(decisions.above, bound=MOST)
@@ -1316,7 +1319,7 @@ def _decide_losses(outcomes: Outcomes) -> Decision:
         share = recovered(_alike_clustered(outcomes, arm), arm, "misspelt")
         label = f"F1 of {figures.ARMS[arm][0]} with misspelt names, relative to right ones"
         if share is None:
-            why = f"With right names, the F1 of {figures.ARMS[arm][0]} is 0."
+            why = f"With correct names, the F1 of {figures.ARMS[arm][0]} is 0."
             return Decision("not tested", why, reason="too few")
         name = figures.ARMS[arm][0]
         criterion = partial(decisions.below, bound=MOST)
@@ -1324,7 +1327,7 @@ def _decide_losses(outcomes: Outcomes) -> Decision:
         parts.append(Part(share, criterion, label, bound=MOST, words=words))
         remaining = figures.score_text(share)
         texts.append(
-            f"With misspelt names, {name} keeps {remaining} of its F1 with right names "
+            f"With misspelt names, {name} keeps {remaining} of its F1 with correct names "
             f"(n = {share.n:,})."
         )
     return decisions.decide_by_intervals(parts, (MOST,), why=" ".join(texts))
