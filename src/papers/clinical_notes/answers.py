@@ -665,7 +665,7 @@ def floor_in_words(answerable: Outcomes) -> str:
     plural = "kind" if len(kinds) == 1 else "kinds"
     return (
         f"On the {plural} {figures.listed(kinds)}, always giving the commonest answer is right "
-        "more often than the model's answers from retrieved passages are."
+        "more often than the model's answers from retrieved passages."
     )
 
 
@@ -767,11 +767,11 @@ def summary(outcomes: Outcomes, model: str, encoder: str = "the encoder") -> str
     often = verdict(comparison, if_higher="more often", if_lower="less often")
     cites, right_cited = _citing_in_words(outcomes)
     first = [
-        f"**On {comparison.test.n} questions about synthetic charts, code that queries the "
+        f"**On {comparison.test.n} questions about synthetic charts, code querying the "
         f"extracted registry is {often} right than {model} with retrieved passages. The "
-        f"accuracies are {texts['registry']} and {texts['rag']}.**",
+        f"code's accuracy is {texts['registry']}, and the model's {texts['rag']}.**",
         cites,
-        "Only the code receives the patient, drug and period as fields.",
+        "Only the code receives patient, drug and period as fields.",
     ]
     second = [
         f"The search with {encoder} and BM25 found the passages.",
