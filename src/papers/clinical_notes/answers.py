@@ -767,9 +767,9 @@ def summary(outcomes: Outcomes, model: str, encoder: str = "the encoder") -> str
     often = verdict(comparison, if_higher="more often", if_lower="less often")
     cites, right_cited = _citing_in_words(outcomes)
     first = [
-        f"**On {comparison.test.n} questions about synthetic charts, code querying the "
-        f"extracted registry is {often} right than {model} with retrieved passages. The "
-        f"code's accuracy is {texts['registry']}, and the model's {texts['rag']}.**",
+        f"**On {comparison.test.n} questions about synthetic charts, code that queries the "
+        f"extracted registry is {often} right than {model} with retrieved passages. Their "
+        f"accuracies are {texts['registry']} and {texts['rag']}.**",
         cites,
         "Only the code receives patient, drug and period as fields.",
     ]
