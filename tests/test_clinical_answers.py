@@ -257,7 +257,7 @@ def test_the_outcome_that_this_project_adds_is_counted_apart():
         answered.append(make_row(reply, asked, arm="rag", model="m"))
     words = ca.outcome_in_words(Outcomes(answered))
     assert words.startswith("For 1 of 3 questions about an outcome")
-    assert "for 0 of these and for 1 of the other 2" in words
+    assert "answers 0 of these questions correctly, and 1 of the other 2" in words
     assert ca.outcome_in_words(Outcomes([])) == "For outcomes, the model was not run."
 
 
@@ -431,7 +431,7 @@ def test_the_answer_of_the_page_counts_only_what_the_chart_tells():
     assert answer.startswith("**On 14 questions about synthetic charts, ")
     assert "is not significantly more often right than Model" in answer
     assert "cites a passage in 100.0 %" in answer
-    assert "most cited passages hold the right answer" in answer
+    assert "most cited passages contain the right answer" in answer
     assert (answer + details).count("50.0 %") == 5
     assert is_short(answer)
 
@@ -440,7 +440,7 @@ def test_the_answer_of_the_page_counts_only_what_the_chart_tells():
     ("text", "words"),
     [
         ("500 mg", "The model cites a passage in 0.0 % ["),
-        ("500 mg [1]", "fewer than half of the cited passages hold the right answer"),
+        ("500 mg [1]", "fewer than half of the cited passages contain the right answer"),
         ("Not found in chart.", "No answer of the model has a value."),
         ("I cannot say.", "could not be parsed and count as wrong"),
     ],
@@ -455,7 +455,7 @@ def test_the_answer_of_the_page_is_short_on_the_stored_answers():
     out = Outcomes(read(newest("14_notes_answers", "laptop")), labels=ca.ARMS, draws=200)
     answer, details = ca.summary(out, "Model", "encoder").split("\n\n")
     assert is_short(answer)
-    assert details.startswith("encoder found the passages.")
+    assert details.startswith("The search with encoder and BM25 found the passages.")
 
 
 def test_a_question_that_the_chart_does_not_answer_names_a_drug_that_it_does_not_name(charts):

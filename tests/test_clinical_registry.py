@@ -143,7 +143,7 @@ def test_the_status_is_counted_by_truth_and_reading():
     out = Outcomes(
         [make_row(row, u, arm="rules") for row, u in zip(rows, units, strict=True)], draws=DRAWS
     )
-    table = scores.confusion(out, "rules").set_index("in truth")
+    table = scores.confusion(out, "rules").set_index("true status")
     assert list(table.loc["negative"]) == [1, 1, 0, "50.0 %"]
     assert list(table.loc["unknown"]) == [0, 0, 1, "100.0 %"]
 
@@ -403,7 +403,7 @@ def test_the_answer_of_the_page_compares_the_rules_with_the_model_on_the_same_no
     assert answer.startswith("**On 20 synthetic notes")
     assert f"On 12 of these notes, the rules' F1 is {verdict}" in answer
     assert is_short(answer)
-    assert "the language model reaches" in details
+    assert "that of the language model is" in details
 
 
 def test_the_answer_of_the_page_is_short_on_the_stored_answers():

@@ -558,7 +558,9 @@ def test_what_this_project_built_to_hold_is_not_asked_here(name):
 def test_one_candidate_of_another_patient_is_counted():
     rows = ranked_rows("", "", 0.1)
     words = rankings.filters_in_words(rows)
-    assert words.startswith("40 questions name a patient or a period; 0 of them name a period.")
+    assert words.startswith(
+        "40 questions name a patient or a period. Of these questions, 0 name a period."
+    )
     assert "None of the 40 questions has a candidate" in words
     [row] = rows.where(arm="lexical", unit="q0").frame.to_dict("records")
     row["measures"] = row["measures"] | {"candidates_outside": (1.0, 9.0)}
@@ -566,7 +568,9 @@ def test_one_candidate_of_another_patient_is_counted():
     row["strata"] = {"period named": "yes"}
     frame = pd.concat([rows.where(arm="lexical").frame, pd.DataFrame([row])])
     words = rankings.filters_in_words(Outcomes(frame))
-    assert words.startswith("41 questions name a patient or a period; 1 of them names a period.")
+    assert words.startswith(
+        "41 questions name a patient or a period. Of these questions, 1 names a period."
+    )
     assert "1 of the 41 questions has a candidate" in words
 
 

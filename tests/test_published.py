@@ -283,7 +283,7 @@ def test_what_the_index_of_the_clinical_notes_is_built_from_is_unclear_and_no_co
     contradictory, _, unclear = verdicts.disagreements(run).html.partition("Unclear statements")
     assert index.about not in contradictory
     assert index.about in unclear
-    assert "The column holds the notes" in unclear
+    assert "column note_text contains the notes" in unclear
     assert "How the reranker scores a passage" in contradictory
 
 

@@ -617,12 +617,12 @@ def timeline_in_words(
     n = scores["rag"].n
     return (
         f"In a timeline, the first and the last date may each be up to {SLACK.days} days off. In "
-        f"{n_undated} of {n} prompts, no two dates of the retrieved passages are a right answer. A "
-        "model that uses only these dates is therefore right for at most "
+        f"{n_undated} of {n} prompts, no two dates of the retrieved passages form a right answer. "
+        "A model that uses only these dates can therefore be right for at most "
         f"{figures.number(1 - n_undated / n)} of the timelines. "
-        "From retrieved passages, the model is right for "
-        f"{figures.score_text(scores['rag'])}. From the right passages, it is right for "
-        f"{figures.score_text(scores['right_passages'])}."
+        "From the retrieved passages, the model answers "
+        f"{figures.score_text(scores['rag'])} of the questions about timelines correctly. From the "
+        f"right passages, it answers {figures.score_text(scores['right_passages'])} correctly."
     )
 
 
@@ -642,9 +642,9 @@ def outcome_in_words(answerable: Outcomes) -> str:
         n_right[added] = sum(measures["accuracy"][0] for measures in rows.measures)
     return (
         f"For {is_added.sum()} of {len(is_added)} questions about an outcome, the right answer is "
-        "undetermined, which the paper does not list. The model is right for "
-        f"{n_right[True]:.0f} of these and for {n_right[False]:.0f} of the other "
-        f"{(~is_added).sum()}."
+        "“undetermined”, an answer that the paper does not list. From retrieved passages, the "
+        f"model answers {n_right[True]:.0f} of these questions correctly, and "
+        f"{n_right[False]:.0f} of the other {(~is_added).sum()}."
     )
 
 
@@ -670,7 +670,7 @@ def floor_in_words(answerable: Outcomes) -> str:
     plural = "kind" if len(kinds) == 1 else "kinds"
     return (
         f"On the {plural} {figures.listed(kinds)}, always giving the commonest answer is right "
-        "more often than the model with retrieved passages."
+        "more often than the model's answers from retrieved passages."
     )
 
 
@@ -705,7 +705,7 @@ def uncited_kinds_in_words(outcomes: Outcomes) -> str:
     share = outcomes.where(task=sorted(citing), arm="rag").score("cites")
     return (
         f"Of {n_uncited} answers of the {'kind' if len(names) == 1 else 'kinds'} "
-        f"{figures.listed(names)} from retrieved passages, "
+        f"{figures.listed(names)}, all from retrieved passages, "
         f"none cites a passage. Of the {share.n} answers of the other kinds, "
         f"{figures.score_text(share)} cite a passage. This interval {_side_of_half(share)}."
     )
@@ -746,7 +746,7 @@ def citations_in_words(outcomes: Outcomes) -> str:
     )
     words = (
         f"{len(rows)} {verb} a passage. In {n_all_right} of these "
-        "answers, every cited passage holds the right answer."
+        "answers, every cited passage contains the right answer."
     )
     if not n_all_right:
         return words
@@ -773,23 +773,23 @@ def summary(outcomes: Outcomes, model: str, encoder: str = "the encoder") -> str
     cites, right_cited = _citing_in_words(outcomes)
     first = [
         f"**On {comparison.test.n} questions about synthetic charts, code that queries the "
-        f"extracted registry is {often} right than {model} with retrieved "
-        f"passages, {texts['registry']} against {texts['rag']}.**",
+        f"extracted registry is {often} right than {model} with retrieved passages. Their "
+        f"accuracies are {texts['registry']} and {texts['rag']}.**",
         cites,
-        "Only the code receives each question's patient, drug and period as fields.",
+        "Only the code receives patient, drug and period as fields.",
     ]
     second = [
-        f"{encoder} found the passages.",
+        f"The search with {encoder} and BM25 found the passages.",
         right_cited,
         "If the code uses only the drugs that the rules read as taken, it answers "
         f"{texts['registry_taken']} of the questions correctly.",
         "Always giving the commonest answer to each kind of question is right for "
         f"{texts['commonest']} of the questions.",
-        "If the prompt has the passages that hold the answer, the model answers "
+        "If the prompt has the passages that contain the answer, the model answers "
         f"{texts['right_passages']} of the questions correctly.",
         _unparsed_in_words(scores["rag"].unparsed),
-        "The code also has this project's list of antiseizure drugs. We ignore other drugs that "
-        "the model names.",
+        "The code also has this project's list of antiseizure drugs. If the model names a drug "
+        "that is not on this list, we ignore this drug.",
     ]
     paragraphs = [" ".join(filter(None, sentences)) for sentences in (first, second)]
     return "\n\n".join(paragraphs)
@@ -820,12 +820,13 @@ def _citing_in_words(outcomes: Outcomes) -> tuple[str, str]:
     if rag.rows_with("cites").empty:
         return "No answer of the model has a value.", ""
     share_citing = figures.score_text(rag.score("cites"))
-    cites = f"The model cites a passage in {share_citing} of its answers that give a value"
+    cites = f"The model cites a passage in {share_citing} of its answers with a value"
     if rag.rows_with(RIGHT_CITED).empty:
         return f"{cites}.", ""
     right = rag.score(RIGHT_CITED)
     part = _PARTS[_side_of_half(right)]
     return (
-        f"{cites}, and {part} cited passages hold the right answer.",
-        f"Of the passages that the model cites, {figures.score_text(right)} hold the right answer.",
+        f"{cites}, and {part} cited passages contain the right answer.",
+        f"Of the passages that the model cites, {figures.score_text(right)} contain the right "
+        "answer.",
     )

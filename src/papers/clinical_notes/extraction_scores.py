@@ -221,7 +221,7 @@ def confusion(outcomes: Outcomes, arm: str) -> pd.DataFrame:
         arm: Key of the arm.
 
     Returns:
-        Status in truth (rows), status read (columns), and the recall of each.
+        True status (rows), status read (columns), and the recall of each.
     """
     rows = outcomes.where(task="notes", arm=arm).frame
     counts = pd.crosstab(rows.gold, rows.predicted)
@@ -229,7 +229,7 @@ def confusion(outcomes: Outcomes, arm: str) -> pd.DataFrame:
     recall = np.diag(counts) / counts.sum(axis=1)
     table = counts.rename(columns={status: f"read as {status}" for status in STATUSES})
     table["recall"] = [figures.number(value) for value in recall]
-    return table.rename_axis("in truth", axis=0).rename_axis(None, axis=1).reset_index()
+    return table.rename_axis("true status", axis=0).rename_axis(None, axis=1).reset_index()
 
 
 def recall_by_mentions(charts: Iterable[Chart]) -> dict[Status, float]:
@@ -427,9 +427,8 @@ def _scores_in_words(shared: Outcomes) -> str:
     rules = figures.score_text(shared.score("drug_f1", "rules"))
     llm = figures.score_text(shared.score("drug_f1", "llm"))
     return (
-        "The language model read a sample of the notes. On those notes of the sample for which "
-        "both the rules and the model have an F1, the rules reach "
-        f"{rules} and the language model reaches {llm}."
+        "The language model read only a sample of the notes. On the notes of this sample for which "
+        f"both have an F1, the F1 of the rules is {rules}, and that of the language model is {llm}."
     )
 
 
@@ -439,14 +438,14 @@ def _perfect_recall_in_words(perfect_recall: Mapping[Status, float] | None) -> s
         return ""
     share = figures.number(perfect_recall["negative"])
     return (
-        "ConText runs with medspaCy's own rules, and a rule of this project derives a note's "
-        "status from the mentions of seizures. If no mention were misread, that rule would "
-        f"recognise {share} of the notes that deny seizures."
+        "ConText runs with medspaCy's own rules. A rule of this project derives a note's status "
+        "from the mentions of seizures. If no mention were misread, this rule would recognise "
+        f"{share} of the notes that deny seizures."
     )
 
 
 def _negations_in_words(outcomes: Outcomes) -> str:
-    """What ConText makes of NegEx's negated conditions, in two sentences."""
+    """What ConText makes of NegEx's negated conditions, in words."""
     if not outcomes.has_column("class"):
         return ""
     sentences = outcomes.where(task="sentences", arm="context_default", **{"class": "negated"})
@@ -455,7 +454,7 @@ def _negations_in_words(outcomes: Outcomes) -> str:
     return (
         "Of the negated conditions in NegEx's sentences from clinical reports, ConText recognises "
         f"{figures.score_text(sentences.score('accuracy'))}. ConText's own authors annotated these "
-        "sentences, so they are independent of this project but not of ConText."
+        "sentences. The sentences are therefore independent of this project but not of ConText."
     )
 
 

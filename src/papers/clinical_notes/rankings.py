@@ -377,9 +377,9 @@ def filters_in_words(outcomes: Outcomes) -> str:
     have = "has" if n_wrong <= 1 else "have"
     n_dated = sum(strata.get("period named") == "yes" for strata in rows.strata)
     return (
-        f"{len(rows)} questions name a patient or a period; {n_dated} of them "
+        f"{len(rows)} questions name a patient or a period. Of these questions, {n_dated} "
         f"{'names' if n_dated == 1 else 'name'} a period. {n_wrong or 'None'} of the {len(rows)} "
-        f"questions {have} a candidate from another patient or period."
+        f"questions {have} a candidate passage from another patient or period."
     )
 
 
@@ -413,17 +413,17 @@ def summary(outcomes: Outcomes, encoder: str = "", on_notes: Outcomes | None = N
     ]
     tuned = figures.score_text(outcomes.score(MAIN, "tuned"))
     second = [
-        f"{outcomes.label(best)} is the best of the hybrid's parts.",
+        f"{outcomes.label(best)} has the highest {MAIN} of the hybrid's three scores.",
         f"With weights chosen on other questions, the hybrid reaches an {MAIN} of {tuned}.",
         _on_independent_notes(best, on_notes),
     ]
     if encoder:
         first.append(
-            f"{encoder} replaces both of the paper's encoders, so we do not test the paper's "
-            "hybrid."
+            f"{encoder} replaces both of the paper's encoders, so we do not test the "
+            "paper's hybrid."
         )
         share = PAPER_CONFIG.w_rerank + PAPER_CONFIG.w_semantic
-        second.append(f"Scores of {encoder} carry {share:.2f} of the hybrid's weight.")
+        second.append(f"Scores of {encoder} have {share:.2f} of the hybrid's total weight.")
     paragraphs = [" ".join(filter(None, sentences)) for sentences in (first, second)]
     return "\n\n".join(paragraphs)
 
@@ -460,7 +460,7 @@ def _on_independent_notes(part: str, on_notes: Outcomes | None) -> str:
     ranks = verdict(comparison, if_higher="better", if_lower="worse")
     return (
         f"On {comparison.test.n} queries to the independent notes of ACI-BENCH, the hybrid is "
-        f"{ranks} than {on_notes.label(part)}, with a difference of "
+        f"{ranks} than {on_notes.label(part)}, with a difference in {MAIN} of "
         f"{figures.points(comparison.test)} points."
     )
 
