@@ -746,8 +746,12 @@ def test_the_rows_that_the_paper_states_of_ddi_would_decide_onerel_against_unire
     decision = printed_tests.decision(printed, "onerel_beats_unirel")
     assert decision.verdict == "inconclusive"
     why = decision.why.replace("\N{NO-BREAK SPACE}", " ")
-    assert "If the authors counted the 1,376 rows that the paper states, the highest possible" in why
-    assert "value on DDI would be p < 0.001, so the printed numbers would agree with the claim" in why
+    assert (
+        "If the authors counted the 1,376 rows that the paper states, the highest possible" in why
+    )
+    assert (
+        "value on DDI would be p < 0.001, so the printed numbers would agree with the claim" in why
+    )
     assert "the number of rows that the authors counted" in decision.why
     assert printed_tests.ONLY_PAIRED not in decision.why
 

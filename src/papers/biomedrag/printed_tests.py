@@ -362,8 +362,9 @@ _MORE: Final = {
     + _ZERO_ON_ADE
     + _ADINT
     + _PANEL_B
-    + " If the panel nevertheless showed MedLLaMA 13B, RA-KNN-1 (85.08) would score significantly "
-    "higher on ChemProt than MedLLaMA 13B with BiomedRAG (76.97). The printed numbers would then "
+    + " If Figure 2 (b) nevertheless showed MedLLaMA 13B, RA-KNN-1 (85.08) would score "
+    "significantly higher on ChemProt than MedLLaMA 13B with BiomedRAG (76.97). The printed numbers "
+    "would then "
     "contradict the claim.",
     "more_documents_do_not_help": " We test only panels whose value at n = 1 is known for LLaMA2 "
     "13B. We compare this value with the lowest other value of Figure 2 (b), and with the second "
