@@ -363,9 +363,8 @@ _MORE: Final = {
     + _ADINT
     + _PANEL_B
     + " If Figure 2 (b) nevertheless showed MedLLaMA 13B, RA-KNN-1 (85.08) would score "
-    "significantly higher on ChemProt than MedLLaMA 13B with BiomedRAG (76.97). The printed numbers "
-    "would then "
-    "contradict the claim.",
+    "significantly higher on ChemProt than MedLLaMA 13B with BiomedRAG (76.97). The printed "
+    "numbers would then contradict the claim.",
     "more_documents_do_not_help": " We test only panels whose value at n = 1 is known for LLaMA2 "
     "13B. We compare this value with the lowest other value of Figure 2 (b), and with the second "
     "lowest of (e), where one value is that of n = 0. We know which value is that of n = 1 only "
