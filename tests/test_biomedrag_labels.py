@@ -366,8 +366,8 @@ def test_a_gain_of_two_arms_without_a_right_row_is_said_to_be_near_the_floor(run
     assert "On DDI, accuracy is 3.3 % for the fine-tuned LLM with BiomedRAG and 0.0 % for" in why
     assert why.count("near zero") == 1
     assert (
-        "2 of 60 rows are right for the fine-tuned LLM with BiomedRAG, and 0 for the fine-tuned LLM"
-        in why
+        "2 of 60 rows are right for the fine-tuned LLM with BiomedRAG, and 0 for the fine-tuned "
+        "LLM alone" in why
     )
     assert re.search(
         r"The gain of the prompted model does not decide the claim\. On GIT, .* is \+25\.0", why

@@ -90,9 +90,9 @@ def decision(out: Outcomes) -> Decision:
         f"{document} words on average. {several.capitalize()} sentences would together have at "
         f"least {fewest} words on average. The difference is {_words_text(at_least)} "
         f"(n = {at_least.test.n:,} prompts). Of the {several} sentences, the authors released only "
-        "the nearest one, so the shortest rows of the validation split stand in for the others. "
-        f"With the longest rows in their place, the difference is {_words_text(at_most)}. We do "
-        "not count labels."
+        "the nearest one, so the shortest sentences of the validation split stand in for the "
+        f"others. With the longest sentences in their place, the difference is "
+        f"{_words_text(at_most)}. We do not count labels."
     )
     tested = _tested(at_least, at_most)
     label = f"{_LABELS[_DOCUMENT]} minus {_LABELS[_FEWEST]}, words"

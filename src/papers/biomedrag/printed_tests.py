@@ -277,11 +277,11 @@ _ONEREL: Final = (
 )
 _CITED_F1: Final = (
     " The paper cites the F1 of JBUIM and SPBERE from their own papers, so these systems may have "
-    "answered other rows. McNemar's test pairs the rows by assumption."
+    "answered other rows. We assume that they answered the same rows, as McNemar's test requires."
 )
 _OTHER_MEASURES: Final = (
-    " The claim is about every measure. BiomedRAG's printed precision and recall are higher too, "
-    "but we test only F1, in which the paper states its gains."
+    " The claim is about every measure. BiomedRAG's printed precision and recall are also higher "
+    "than the baselines', but we test only F1, in which the paper states its gains."
 )
 _ZERO_ON_ADE: Final = (
     " Of the eight values in Figure 2 (e), the paper gives n for only one, n = 1. One of the seven "
@@ -291,20 +291,21 @@ _ADINT: Final = (
     " On ADInt, the paper prints two higher values for LLaMA2 13B with RA-KNN-n: 62.77 (n not "
     "read) and 62.63 (n = 15). LLaMA2 13B with BiomedRAG has 62.22, so RA-KNN-n leads by 4 and 3 "
     "of 720 rows. The paper's Section 2.2 itself calls n = 15 superior on ADInt. As a statement "
-    "about printed scores alone, the claim is wrong, but so few rows do not tell two systems apart."
+    "about printed scores alone, the claim is wrong. However, a difference of so few rows does not "
+    "show that one system is better than the other."
 )
 _PANEL_B: Final = (
     " Figure 2 (b), on ChemProt, is headed LLaMA2 13B, and we read it as such. Its value without "
     "retrieval, however, is 50.52, which Table 1 prints for MedLLaMA 13B (77.48 for LLaMA2 13B). "
     "Figure 1 (b) and the caption of Figure 2 support LLaMA2 13B. Figure 1 (b) labels a bar LLaMA2 "
     "13B-top1, and the "
-    "caption says that the model with the highest baseline is used. The value 50.52 is therefore "
-    "the likelier slip."
+    "caption says that the model with the highest baseline is used. The slip is therefore more "
+    "likely in the value 50.52 than in the heading."
 )
 _BEST_ROWS: Final = (
-    " On each data set, we compare the best row with BiomedRAG and the best other row of a table "
-    "or of Figure 2. RA-KNN-n, which shows the n nearest sentences, is printed for several n. We "
-    "take its best n, which favours the row without BiomedRAG."
+    " On each data set, we compare the best row with BiomedRAG to the best other row of a table "
+    "or of Figure 2. For RA-KNN-n, which shows the n nearest sentences, the paper prints scores "
+    "for several n. We take the best n, which favours the row without BiomedRAG."
     + _ADINT
     + _PANEL_B
     + " The comparison on ChemProt holds under either reading of Figure 2 (b), because it takes "
@@ -312,12 +313,12 @@ _BEST_ROWS: Final = (
 )
 _DDI_F1: Final = (
     " The printed precision and recall of LLaMA2 13B with BiomedRAG on DDI (80.50 and 79.10) give "
-    "an F1 of 79.79, not 80.00. Both values of F1 correspond to the same number of right rows "
-    "among the 368."
+    "an F1 of 79.79, not the printed 80.00. Both F1 values correspond to the same number of "
+    "correct answers among the 368 rows."
 )
 _MORE: Final = {
-    "beats_llm_triples": " On GIT and ChemProt, both gains are significant. On DDI, neither gain "
-    "is significant." + _DDI_F1,
+    "beats_llm_triples": " On GIT and ChemProt, the gains of both models are significant. On DDI, "
+    "neither model's gain is significant." + _DDI_F1,
     "beats_llm_classification": " On ADE-corpus-v2, all three gains are significant. On MTSamples, "
     "only the gain of MedLLaMA 13B is significant.",
     "beats_llm_links": " On UMLS, the gains of MedLLaMA 13B and GPT-4 are significant. On ADInt, "
@@ -353,31 +354,31 @@ _MORE: Final = {
     "significant_everywhere": _BEST_ROWS,
     "one_sentence_best_on_git_re": " We infer that the three values other than that of RA-KNN-1 "
     "belong to Figure 2 (c). It does not matter which n each of them has.",
-    "best_parts": " Table 3 has no row for LLaMA2 13B alone, which in Table 1 comes nearer to "
-    "BiomedRAG than these baselines." + _ONEREL,
+    "best_parts": " Table 3 has no row for LLaMA2 13B alone. In Table 1, LLaMA2 13B alone comes "
+    "nearer to BiomedRAG than the other systems of Table 3 do." + _ONEREL,
     "one_chunk_beats_many": " We leave out four values of GIT in Figure 2 (c) and (d), because we "
-    "do not know their model. We infer the panels of some other values, as the notes on these "
-    "values say."
+    "do not know to which model they belong. We infer the panels of some other values, as the "
+    "notes on these values explain."
     + _ZERO_ON_ADE
     + _ADINT
     + _PANEL_B
-    + " If the panel were nevertheless that of MedLLaMA 13B, whose F1 with BiomedRAG is 76.97 on "
-    "ChemProt, RA-KNN-1 (85.08) would be significantly higher, and the printed numbers would "
-    "differ from the claim.",
+    + " If Figure 2 (b) nevertheless showed MedLLaMA 13B, RA-KNN-1 (85.08) would score "
+    "significantly higher on ChemProt than MedLLaMA 13B with BiomedRAG (76.97). The printed "
+    "numbers would then contradict the claim.",
     "more_documents_do_not_help": " We test only panels whose value at n = 1 is known for LLaMA2 "
     "13B. We compare this value with the lowest other value of Figure 2 (b), and with the second "
     "lowest of (e), where one value is that of n = 0. We know which value is that of n = 1 only "
-    "because it is the best in these panels, so the outcome chose these panels. They say nothing "
-    "about the other panels."
+    "because it is the best in these two panels. These panels therefore say nothing about the "
+    "other panels."
     + _PANEL_B
     + " Under either reading of Figure 2 (b), its two values are of the same model.",
 }
 _CHOSEN_BY_OUTCOME: Final = ("more_documents_do_not_help",)
 """Claims whose printed values are known because they agree: these can refute, but not support."""
 _OF_SOME_PANEL: Final = (
-    " If the claim is about some data set, it holds, because a larger n is certainly worse in both "
-    "panels. If the claim is about every panel that the paper's Section 2.2 lists, it is open. "
-    "Together, the two readings leave the claim open."
+    " If the claim is about some data set, it holds, because a larger n is significantly worse "
+    "than n = 1 in both panels. If the claim is about every panel that the paper's Section 2.2 "
+    "lists, it is open. Together, the two readings leave the claim open."
 )
 """What the claims of `_CHOSEN_BY_OUTCOME` are where their printed values agree."""
 _NEAREST: Final = {
@@ -395,7 +396,7 @@ _NORMAL: Final = 1.959964
 """Half the width of a normal 95 % interval, in standard errors."""
 ONE_TRAINING: Final = (
     " The paper reports no repeated training. The p-value therefore accounts only for chance in "
-    "the test rows, which we take as independent."
+    "the test rows, which we treat as independent."
 )
 """What the p-value of a printed difference leaves out."""
 ONLY_PAIRED: Final = (
@@ -411,7 +412,7 @@ _ONLY_PAIRED_OR_COUNTED: Final = (
 )
 _ONE_TRAINING_OF_INTERVALS: Final = (
     " The paper reports no repeated training. The intervals therefore account only for chance in "
-    "the test rows, which we take as independent."
+    "the test rows, which we treat as independent."
 )
 
 
@@ -537,8 +538,8 @@ def decision(printed: Published, claim: str) -> Decision:
     why = _reason(table, table["verdict"] == decided)
     if any("ddi" in number for number in COMPARED[claim]):
         why += (
-            f" On DDI, we count only the {INTERACTIONS} test rows that state an interaction, as "
-            "the printed recalls suggest."
+            f" On DDI, we count only the {INTERACTIONS} test rows that state an interaction, "
+            "because the printed recalls suggest that the paper does so too."
         )
     why += _MORE.get(claim, "") + _nearest_text(printed, claim)
     if claim in _ALL_ROWS_OPEN:
@@ -606,8 +607,8 @@ def decision_by_task(printed: Published, claim: str) -> Decision:
         by_task.append(tested)
         p = _range_text(lows[key], highs[key])
         sentences.append(
-            f"For {task}, the claim {_READING[tested]} on {_NAMES[key]}, with {ours.printed} for "
-            f"{ours.row} and {other.printed} for {other.row} ({p})."
+            f"For {task}, the claim {_READING[tested]} on {_NAMES[key]}, with an F1 of "
+            f"{ours.printed} for {ours.row} and {other.printed} for {other.row} ({p})."
         )
     task_verdict = all_of(by_task)
     why = (
@@ -657,7 +658,7 @@ def _on_all_rows(printed: Published, claim: str) -> str:
     return (
         " No printed recall of the two systems on DDI corresponds to a whole number of the "
         f"{INTERACTIONS} rows. If the authors counted the {n:,} rows that the paper states, the "
-        f"highest value on DDI would be {figures.p_words(high)}, {outcome}."
+        f"highest possible value on DDI would be {figures.p_words(high)}, {outcome}."
     )
 
 
@@ -667,8 +668,8 @@ def _what_would_decide(printed: Published, claim: str) -> str:
     if not undecidable:
         return ONLY_PAIRED
     return (
-        f"{undecidable}. Even both systems' answers to each of these rows could therefore not "
-        "support the claim."
+        f"{undecidable}. Therefore, even both systems' answers to every row could not support the "
+        "claim."
     )
 
 
@@ -680,7 +681,8 @@ def _undecidable(printed: Published, claim: str) -> str:
         return ""
     return (
         f" In {_share_in_words(n_undecidable, len(lows))}, the two scores differ by so few rows "
-        "that no pairing of the right rows could give a significant difference"
+        "that the difference could not be significant, whichever rows each system answered "
+        "correctly"
     )
 
 
@@ -703,8 +705,8 @@ def _nearest_text(printed: Published, claim: str) -> str:
     difference = figures.signed(100 * (ours.value - other.value), 2)
     return (
         " The paper's Section 4.3 lists RA-KNN-n as a baseline too, but Table 1 has no row for "
-        f"RA-KNN-n. Against RA-KNN-20, for which Figure 2 prints {other.printed}, the difference "
-        f"is {difference} points (McNemar's test: {_range_text(low, high)})."
+        f"RA-KNN-n. Figure 2 prints {other.printed} for RA-KNN-20. The F1 of BiomedRAG minus this "
+        f"value is {difference} points (McNemar's test: {_range_text(low, high)})."
     )
 
 
@@ -755,9 +757,9 @@ class _OnPar:
         """State both scores, and the widest interval of their difference."""
         return (
             f"On {self.name}, {self.small.row} has an F1 of {self.small.printed}, and "
-            f"{self.large.row} has one of {self.large.printed}. The difference, with the widest "
+            f"{self.large.row} has an F1 of {self.large.printed}. The difference, with the widest "
             f"95 % interval that these scores allow, is {_points(self.widest)} points "
-            f"(n = {self.widest.n})."
+            f"(n = {self.widest.n} rows)."
         )
 
 
@@ -774,7 +776,9 @@ def small_on_par(printed: Published, names: Sequence[str]) -> Decision:
     refuted = [part.verdict(len(parts)) for part in parts]
     decided = all_of(supported, refuted)
     sentences = " ".join(on_par.sentence() for on_par in compared)
-    why = f"We compare the best small model with the best language model by F1. {sentences}"
+    why = (
+        f"We compare the F1 of the best small model to that of the best language model. {sentences}"
+    )
     if decided == "inconclusive":
         why += _what_would_decide_on_par(printed, compared)
     return Decision(decided, why + _ONE_TRAINING_OF_INTERVALS)
@@ -787,8 +791,8 @@ def _what_would_decide_on_par(printed: Published, compared: Sequence[_OnPar]) ->
         return ONLY_PAIRED
     return (
         f" On {figures.listed(undecidable)}, even the narrowest interval that the scores allow "
-        "reaches both sides of the margin, so even both systems' answers to each row would not "
-        "decide the claim."
+        "contains the margin. Therefore, even both systems' answers to each row would not decide "
+        "the claim."
         f"{_against_llama2(printed, undecidable)}"
     )
 
@@ -842,7 +846,7 @@ def _reason(table: pd.DataFrame, is_decisive: pd.Series) -> str:
         f"{_n_significant(table)}.{negative} "
         f"{_lowest(table, is_decisive)} is {difference} points for "
         f"{_system_in_words(weakest['ours'])} against {_system_in_words(weakest['against'])}, over "
-        f"{weakest['rows']:,} rows of {weakest['data']} (McNemar's test, adjusted by Holm: {p})."
+        f"{weakest['rows']:,} rows of {weakest['data']} (McNemar's test, Holm-adjusted: {p})."
     )
 
 
@@ -860,7 +864,7 @@ def _system_in_words(row: str) -> str:
     """Name a row of a comparison as a sentence does: `RA-KNN-20 with LLaMA2 13B`."""
     text = row.removeprefix("Triple Extraction, ").removeprefix("Relation Extraction, ")
     # which of the values it is says nothing
-    text = _WHICH_VALUE.sub("n not read", text)
+    text = _WHICH_VALUE.sub("n not read from the figure", text)
     text = text.replace(" - WTCS", " without the scorer").replace(" - WD", " without diversity")
     if match := _RA_KNN.fullmatch(text):
         remark = f" ({match[3]})" if match[3] else ""
@@ -873,11 +877,11 @@ def _system_in_words(row: str) -> str:
 
 
 def _range_text(low: float, high: float) -> str:
-    """Write a range of p: `the lowest possible value is p = 0.042, the highest p = 1.000`."""
+    """Write a range of p: `lowest possible p = 0.042, highest possible p = 1.000`."""
     lowest, highest = (figures.p_words(bound) for bound in (low, high))
     if lowest == highest:
         return lowest
-    return f"the lowest possible value is {lowest}, the highest {highest}"
+    return f"lowest possible {lowest}, highest possible {highest}"
 
 
 def _n_significant(table: pd.DataFrame) -> str:
@@ -888,9 +892,9 @@ def _n_significant(table: pd.DataFrame) -> str:
     """
     is_significant = (table["high"] < ALPHA) & (table["difference"] > 0)
     n_significant, n_all = int(is_significant.sum()), len(table)
-    always = "significantly positive, whichever rows each system answered rightly"
+    always = "significantly positive, whichever rows each system answered correctly"
     not_always = (
-        "significantly positive for every choice of the rows that each system answered rightly"
+        "significantly positive for every choice of the rows that each system answered correctly"
     )
     if n_all == 1:
         verb = f"is {always}" if n_significant else f"is not {not_always}"
@@ -918,6 +922,6 @@ def comparison_table(printed: Published, claims: Sequence[str]) -> figures.Html:
     }
     return figures.table(
         table.drop(columns=["ours", "data"]).rename(columns=names),
-        "The range of McNemar's p, adjusted by Holm, that the printed numbers allow for each "
-        "comparison. A positive difference favours the system named first.",
+        "The range of McNemar's p, adjusted by Holm's method, that the printed numbers allow for "
+        "each comparison. A positive difference favours the system named first.",
     )

@@ -176,8 +176,8 @@ def _more_documents_do_not_help(outcomes: Outcomes, *, prefix: str, **_: object)
     if 1 not in counts or max(counts) < MANY:
         numbers = figures.listed([str(count) for count in counts])
         why = (
-            f"In this run, prompts showed n = {numbers} retrieved sentences. The claim can be "
-            f"tested only with prompts that show 1 sentence and prompts that show {MANY} or more."
+            f"In this run, prompts showed n = {numbers} retrieved sentences. To test the claim, a "
+            f"run needs prompts that show 1 sentence and prompts that show {MANY} or more."
         )
         return Decision("not tested", why, reason="no answers")
     pair = (f"{prefix}{max(counts)}", f"{prefix}1")
@@ -324,7 +324,8 @@ def _described(comparison: Comparison, rows: Outcomes, outcomes: Outcomes) -> st
     ]
     if is_of_some:
         sentences.append(
-            f"On all {all_rows.n:,} rows, the difference is {figures.points(all_rows)} points."
+            f"On all {all_rows.n:,} rows of {name}, the difference is "
+            f"{figures.points(all_rows)} points."
         )
     near_floor = gains.floor_text(comparison, first_arm, second_arm)
     if near_floor:
@@ -337,6 +338,8 @@ def _arm_in_words(label: str) -> str:
     if match := _NEAREST_LABEL.fullmatch(label):
         return match[1]
     words = label.replace("Fine-tuned", "fine-tuned")
+    if words == "fine-tuned LLM":
+        words += " alone"
     return f"the {words}" if words.startswith(("fine-tuned", "LLM")) else words
 
 
