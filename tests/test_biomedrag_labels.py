@@ -391,7 +391,7 @@ def test_a_prompted_model_below_the_commonest_label_is_said_to_be_so(run: record
     out = Outcomes(rows, labels=study.LABELS, draws=500)
     (text,) = gains.commonest_texts(out, ["UMLS", "ADInt", "GIT"])
     assert text.startswith("On UMLS, the prompted model's accuracy with the example, 33.3 %, does")
-    assert text.endswith("from that of always answering the commonest label, 36.7 %.")
+    assert text.endswith("from that of always answering the most common label, 36.7 %.")
     summary = gains.summary(run, out, ["UMLS", "ADInt", "GIT"])
     assert "The prompted model's accuracy with the example is 5.0 % on GIT." in summary
     assert text in summary
@@ -399,7 +399,7 @@ def test_a_prompted_model_below_the_commonest_label_is_said_to_be_so(run: record
     rows = toy(run, "UMLS", {"biomedrag": 5, "majority": 40})
     out = Outcomes(rows, labels=study.LABELS, draws=500)
     (text,) = gains.commonest_texts(out, ["UMLS"])
-    assert "is significantly lower than that of always answering the commonest label" in text
+    assert "is significantly lower than that of always answering the most common label" in text
 
 
 def test_a_gain_near_the_floor_is_said_to_be_one_in_the_opening(run: record.Run):

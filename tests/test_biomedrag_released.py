@@ -110,7 +110,7 @@ def test_every_data_set_is_told():
     table = bal.balance_table(corpora_by_name, PRINTED)
     assert list(table["data"]) == list(corpora.KEYS)
     for name, label, share in zip(
-        table["data"], table["commonest label"], table["its share"], strict=True
+        table["data"], table["most common label"], table["its share (floor)"], strict=True
     ):
         labels = [e.label for e in corpora_by_name[name].test]
         assert share.value == pytest.approx(labels.count(label) / len(labels))

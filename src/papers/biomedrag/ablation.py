@@ -129,8 +129,8 @@ def summary(out: Outcomes, counts: Sequence[int]) -> str:
     removals = _removals(out, is_tuned=is_tuned)
     details = [
         *[removal.sentence() for removal in removals],
-        "Each p is adjusted for the two data sets of a comparison. This page compares BiomedRAG "
-        f"with {figures.in_words(_n_variants(out))} variants on each data set.",
+        "Each p is adjusted by Holm's method for the two data sets of a comparison. This page "
+        f"compares BiomedRAG with {figures.in_words(_n_variants(out))} variants on each data set.",
         *_best_counts(out, counts),
     ]
     kind = "fine-tuned" if is_tuned else "prompted"

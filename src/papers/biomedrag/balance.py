@@ -79,7 +79,7 @@ def _balance_row(name: str, corpus: Corpus, printed: Published) -> dict[str, Any
         "data": name,
         "test rows": n,
         "labels": len({example.label for example in corpus.test}),
-        "commonest label": label,
+        "most common label": label,
         "its share (floor)": share,
         "ceiling, one answer per text": ceiling(corpus),
         "ceiling, white space and case kept": ceiling(corpus, blanks=True),

@@ -223,7 +223,7 @@ def commonest_texts(out: Outcomes, names: Sequence[str]) -> list[str]:
         ours, other = (figures.number(score.value) for score in comparison.scores)
         sentences.append(
             f"On {name}, the prompted model's accuracy with the example, {ours}, {how} that of "
-            f"always answering the commonest label, {other}."
+            f"always answering the most common label, {other}."
         )
     return sentences
 
