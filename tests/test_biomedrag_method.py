@@ -762,7 +762,7 @@ def test_recalls_that_are_not_counted_as_whole_rows_are_listed():
     )
     onerel = list(table["not counted, OneRel's second and third column"])
     assert onerel[:2] == ["81.07 no, 22.09 yes", "81.07 no, 22.09 no"]
-    assert table["not counted, whole per cents"][0] == "9.00"
+    assert table["not counted, whole percentages"][0] == "9.00"
     relations = balance.digits_table(published("biomedrag"), ["GIT-RE"])
     assert "OneRel" not in " ".join(relations.columns), "the table of GIT-RE has no such system"
 

@@ -68,7 +68,7 @@ def test_texts_of_training_are_found_whatever_their_blanks_and_case():
     ]
     train = (row(0, "p and q", "isa"), row(1, "t and u", "affects"), row(2, "v and w", "isa"))
     table = bal.balance_table({"UMLS": corpus(test, train, name="UMLS", task="links")}, PRINTED)
-    assert table["text in training"][0].value == pytest.approx(3 / 4)
+    assert table["texts also in training"][0].value == pytest.approx(3 / 4)
 
 
 def test_a_pair_that_the_task_gives_tells_rows_of_one_text_apart():
@@ -110,7 +110,7 @@ def test_every_data_set_is_told():
     table = bal.balance_table(corpora_by_name, PRINTED)
     assert list(table["data"]) == list(corpora.KEYS)
     for name, label, share in zip(
-        table["data"], table["commonest label"], table["its share"], strict=True
+        table["data"], table["most common label"], table["its share (floor)"], strict=True
     ):
         labels = [e.label for e in corpora_by_name[name].test]
         assert share.value == pytest.approx(labels.count(label) / len(labels))

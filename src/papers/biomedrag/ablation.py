@@ -136,8 +136,8 @@ def summary(out: Outcomes, counts: Sequence[int]) -> str:
     removals = _removals(out, is_tuned=is_tuned)
     details = [
         *[removal.sentence() for removal in removals],
-        "Each p is adjusted over the two data sets of a comparison. This page compares BiomedRAG "
-        f"with {figures.in_words(_n_variants(out))} variants on each data set.",
+        "Each p is adjusted by Holm's method for the two data sets of a comparison. This page "
+        f"compares BiomedRAG with {figures.in_words(_n_variants(out))} variants on each data set.",
         *_best_counts(out, counts),
     ]
     kind = "fine-tuned" if is_tuned else "prompted"
@@ -185,7 +185,7 @@ def _answer(removals: Sequence[_Removal], kind: str) -> str:
         parts = " nor ".join(f"{part}, {what}," for part, what in _WHAT.items())
         sentences.append(f"**Neither {parts} changes the {kind} model's accuracy significantly.**")
     elif unclear:
-        sentences.append(f"Accuracy does not change significantly {', or '.join(unclear)}.")
+        sentences.append(f"We found no significant difference {', or '.join(unclear)}.")
     if len(sentences) <= 2:
         sentences.append("These results are exploratory, because this page makes many comparisons.")
     return " ".join(sentences)
@@ -198,9 +198,10 @@ def _significant_texts(significant: Sequence[_Removal], kind: str) -> list[str]:
     for part, what in _WHAT.items():
         found = [r.finding(has_size=has_size) for r in significant if r.part == part]
         if found:
-            changes = (", and " if has_size else " and ").join(found)
+            changes = f"{', and '.join(found)}," if has_size else " and ".join(found)
             sentences.append(
-                f"**With {part}, {what}, the {kind} model's accuracy is significantly {changes}.**"
+                f"**With {part}, {what}, the {kind} model's accuracy is significantly {changes} "
+                "than without it.**"
             )
     return sentences
 
@@ -212,7 +213,7 @@ def _unclear_texts(removals: Sequence[_Removal]) -> list[str]:
     for part in _WHAT:
         names = [removal.data for removal in others if removal.part == part]
         if names:
-            texts.append(f"with {part} on {figures.listed(names)}")
+            texts.append(f"for {part} on {figures.listed(names)}")
     return texts
 
 
@@ -232,12 +233,13 @@ def _best_counts(out: Outcomes, counts: Sequence[int]) -> list[str]:
         if not is_clear:
             unclear.append(name)
     sentences = [
-        "Of the numbers n of nearest sentences that we tried, RA-KNN-n scored highest with "
-        f"{figures.listed(texts)}."
+        "Of the values of n that we tried, RA-KNN-n, which shows the n nearest sentences, had the "
+        f"highest F1 with {figures.listed(texts)}."
     ]
     if unclear:
         sentences.append(
-            f"On {figures.listed(unclear)}, the interval of this n overlaps with that of another n."
+            f"On {figures.listed(unclear)}, the 95 % interval of this F1 overlaps with that of "
+            "another n."
         )
     return sentences
 

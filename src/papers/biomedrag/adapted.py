@@ -24,7 +24,7 @@ from resources.engine_install import EngineError
 from resources.lora import Pair
 from resources.services import ServiceError
 
-WITHOUT_STEPS: Final = "Nothing is fine-tuned, because this profile sets lora_steps to 0"
+WITHOUT_STEPS: Final = "This profile sets lora_steps to 0, so no model is fine-tuned"
 MAX_MEASURED: Final = 200
 """Rows whose length stands for that of all training rows in an estimate of the cost."""
 N_VALIDATION: Final = 8
@@ -34,9 +34,9 @@ Chooser = Retriever | Nearest
 UTILISATION: Final = 0.4
 """Share of a GPU's speed that a training reaches, about."""
 OPERATIONS_PER_SECOND: Final = UTILISATION * 989e12
+"""Of one H100 in bfloat16; 989e12 is its data sheet's number."""
 MIN_HOURS: Final = 0.01
 """The shortest time that is given in hours."""
-"""Of one H100 in bfloat16; 989e12 is its data sheet's number."""
 CHARACTERS_PER_TOKEN: Final = 4
 """Of English text, about; it only serves to estimate what a training costs."""
 
@@ -272,7 +272,7 @@ def training_cost(jobs: Sequence[Job], recipe: Recipe, model: str) -> str:
         amount = f"{hours:,.2f}" if hours >= MIN_HOURS else f"less than {MIN_HOURS}"
         speed = f"{100 * UTILISATION:.0f} % of its peak speed"
         text += f". One H100 GPU at {speed} would need {amount} hours for these tokens"
-    return f"{text}. Stored adapters cost nothing."
+    return f"{text}. Adapters that are already stored need no training."
 
 
 def parameters_of(model: str) -> float:

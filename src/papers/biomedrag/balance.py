@@ -79,11 +79,11 @@ def _balance_row(name: str, corpus: Corpus, printed: Published) -> dict[str, Any
         "data": name,
         "test rows": n,
         "labels": len({example.label for example in corpus.test}),
-        "commonest label": label,
-        "its share": share,
-        "ceiling, one answer a text": ceiling(corpus),
-        "ceiling, blanks kept": ceiling(corpus, blanks=True),
-        "text in training": _share_in_training(corpus),
+        "most common label": label,
+        "its share (floor)": share,
+        "ceiling, one answer per text": ceiling(corpus),
+        "ceiling, white space and case kept": ceiling(corpus, blanks=True),
+        "texts also in training": _share_in_training(corpus),
         "printed F1, LLaMA2 13B + BiomedRAG": _printed_f1(printed, corpus),
     }
     if corpus.task == "triples":
@@ -171,7 +171,7 @@ def _digits_rows(
     return rows
 
 
-_WHOLE_PERCENTS: Final = "not counted, whole per cents"
+_WHOLE_PERCENTS: Final = "not counted, whole percentages"
 _ONEREL: Final = "not counted, OneRel's second and third column"
 
 

@@ -63,8 +63,8 @@ def table(printed: Published) -> figures.Html:
         row |= {filler: counts[place][filler] for filler in FILLERS}
         rows.append(row)
     caption = (
-        "How many printed results each kind of rerun can fill. A smaller model can stand in for "
-        "its larger one. No run fills numbers that the paper cites or whose n we did not read from "
-        "Figure 2."
+        "How many printed results each kind of rerun can repeat. A smaller model may stand in for "
+        "the named one. No run can repeat the numbers that the paper cites, or the values of "
+        "Figure 2 whose n we did not read."
     )
     return figures.table(pd.DataFrame(rows), caption)

@@ -150,7 +150,8 @@ def _changes_text(tests: Gains, names: Sequence[str]) -> str:
         listed = clear if is_higher(comparison) or is_lower(comparison) else unclear
         listed.append(f"{change} on {name}" if len(names) > 1 else change)
     if not clear:
-        return f"Its accuracy is {figures.listed(unclear)}, but not significantly."
+        verdict = "difference is" if len(unclear) == 1 else "differences are"
+        return f"Its accuracy is {figures.listed(unclear)}. The {verdict} not significant."
     if unclear:
         unclear[0] = f"though not significantly, {unclear[0]}"
         return f"Its accuracy is {', '.join(clear)} and, {figures.listed(unclear)}."
@@ -222,7 +223,7 @@ def commonest_texts(out: Outcomes, names: Sequence[str]) -> list[str]:
         ours, other = (figures.number(score.value) for score in comparison.scores)
         sentences.append(
             f"On {name}, the prompted model's accuracy with the example, {ours}, {how} that of "
-            f"always answering the commonest label, {other}."
+            f"always answering the most common label, {other}."
         )
     return sentences
 
@@ -390,8 +391,8 @@ def _row(name: str, what: str, comparison: Comparison, printed: str, model: str)
         "compared": what,
         "model": model,
         "n": comparison.test.n,
-        "first, right": figures.score_text(with_example),
-        "second, right": figures.score_text(without),
+        "accuracy of the first": figures.score_text(with_example),
+        "accuracy of the second": figures.score_text(without),
         "difference in points": figures.points(comparison.test),
         "p (Holm)": figures.p_text(comparison.p),
         "printed difference, F1": printed,
@@ -422,8 +423,8 @@ def plot(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]) -
     caption = (
         f"F1 on {figures.listed(list(names))}, without and with BiomedRAG's example. A ring shows "
         "the printed F1, which is that of LLaMA2 13B beside fine-tuned models and that of GPT-4 "
-        "beside prompted ones. A dot shows the F1 of this run, with its 95 % interval by text. "
-        "Further right is better."
+        "beside prompted ones. A dot shows the F1 of this run with its 95 % interval, which counts "
+        "rows with the same text as one unit. Further right is better."
     )
     return figures.figure(
         dumbbell.plot(groups, key=_KEY),

@@ -122,16 +122,16 @@ def table(taught: Sheet, others: Sheet, teaching: Teaching) -> figures.Html:
     cosine = cosine_scorer(len(both.inputs[0]), teaching.eta)
     rows: list[dict[str, object]] = [
         {
-            "scorer": "a document drawn by chance",
-            "taught on": 0,
-            "on its own sentences": None,
-            "on other sentences": f"{by_chance(others):.1f} of {len(others)}",
+            "scorer": "none, a document drawn at random",
+            "sentences that taught it": 0,
+            "agreement on these sentences": None,
+            "agreement on other sentences": f"{by_chance(others):.1f} of {len(others)}",
         },
         {
             "scorer": "cosine",
-            "taught on": 0,
-            "on its own sentences": None,
-            "on other sentences": agreement(cosine, others),
+            "sentences that taught it": 0,
+            "agreement on these sentences": None,
+            "agreement on other sentences": agreement(cosine, others),
         },
     ]
     for objective in OBJECTIVES:
@@ -139,23 +139,23 @@ def table(taught: Sheet, others: Sheet, teaching: Teaching) -> figures.Html:
         rows.append(
             {
                 "scorer": f"loss {objective}",
-                "taught on": len(taught),
-                "on its own sentences": agreement(scorer, taught),
-                "on other sentences": agreement(scorer, others),
+                "sentences that taught it": len(taught),
+                "agreement on these sentences": agreement(scorer, taught),
+                "agreement on other sentences": agreement(scorer, others),
             }
         )
     for objective in OBJECTIVES:
         rows.append(
             {
                 "scorer": f"loss {objective}, {FOLDS}-fold cross-validation",
-                "taught on": len(both) - len(both) // FOLDS,
-                "on its own sentences": None,
-                "on other sentences": held_out_agreement(both, objective, teaching),
+                "sentences that taught it": len(both) - len(both) // FOLDS,
+                "agreement on these sentences": None,
+                "agreement on other sentences": held_out_agreement(both, objective, teaching),
             }
         )
     caption = (
-        "How often a scorer chooses the document after which the language model gives the true "
-        "label the highest probability. Higher is better."
+        "Agreement, which is how often a scorer chooses the document after which the language "
+        "model gives the true label the highest probability. Higher is better."
     )
     return figures.table(pd.DataFrame(rows), caption)
 
@@ -177,8 +177,9 @@ def loss_plot(taught: Sheet, others: Sheet, teaching: Teaching) -> figures.Pictu
             f"{other[0]:.2f} to {other[-1]:.2f} on others."
         )
     caption = (
-        f"Loss of the scorer on the {len(taught)} sentences that teach it, and on {len(others)} "
-        "others. Lower is better."
+        f"Loss of the scorer on the {len(taught)} sentences that taught it and on {len(others)} "
+        "other sentences, by training epoch. Each panel shows one of the two losses. Lower is "
+        "better."
     )
     wide, wide_panels = plt.subplots(1, len(losses), figsize=(7.4, 2.8))
     narrow, narrow_panels = plt.subplots(len(losses), 1, figsize=(4.2, 2.2 * len(losses)))

@@ -137,8 +137,8 @@ _N_NOT_READ: Final = (
 """Why a value of Figure 2 is compared with no arm."""
 _TUNED: Final = "For this book, we fine-tuned the model by LoRA."
 _OTHER: Final = (
-    "This row reports another system, which has its own code and training. The notebook reruns "
-    "only the paper's method."
+    "This row reports another system, which has its own code and training. This book reruns only "
+    "the paper's method."
 )
 
 
@@ -547,7 +547,7 @@ def _onerel_note(printed: Published, name: str) -> str:
 def _scores(out: Outcomes, arm: str) -> dict[str, object]:
     """Return the columns of one arm; empty ones if there is no arm."""
     compared = comparable(out)
-    columns: dict[str, object] = {"here": out.label(arm) if arm else None}
+    columns: dict[str, object] = {"arm in this run": out.label(arm) if arm else None}
     if len(compared.frame) < len(out.frame):
         n_compared = compared.frame.unit.nunique()
         score = compared.format_score("f1", arm) if arm else None
@@ -636,15 +636,18 @@ def split_note(released: Corpus, parts: Corpus, words: int) -> str:
         parts: The data set in its splits.
         words: Where a report was cut; 0 for not at all.
     """
-    cut = f"cut to {words} words" if words else "not cut"
+    cut = f"only the first {words} words of each report" if words else "whole reports"
     if released.train:
         source = (
-            f"This run uses {len(parts.train):,} released training reports and "
-            f"{len(parts.validation)} others as validation"
+            f"This run uses {len(parts.train):,} of the released training reports for training and "
+            f"{len(parts.validation)} others for validation"
         )
     else:
         n = len(released.test)
-        shares = [f"{100 * len(rows) / n:.0f}" for rows in parts.splits.values()]
-        names = "/".join(parts.splits)
-        source = f"This project split the test file into {names} ({'/'.join(shares)} per cent)"
-    return f"{source}. The reports that the model reads are {cut}."
+        names = {"train": "training"}
+        shares = [
+            f"{names.get(split, split)} ({100 * len(rows) / n:.0f} %)"
+            for split, rows in parts.splits.items()
+        ]
+        source = f"We split the released test file into three parts: {figures.listed(shares)}"
+    return f"The model reads {cut}. {source}."
