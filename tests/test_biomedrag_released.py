@@ -274,7 +274,7 @@ def test_documents_are_compared_with_the_least_and_the_most_of_five_sentences(
     rows = list(lengths.word_counts([document] * 20, nearest, validation))
     decision = lengths.decision(Outcomes(rows, draws=200))
     assert decision.verdict == expected
-    assert "5 sentences have at least 7.0" in decision.why
+    assert "Five sentences would together have at least 7.0 words" in decision.why
     assert decision.estimates[0].bound == 0.0
 
 
