@@ -687,8 +687,8 @@ def test_the_opening_names_a_lead_that_only_the_correction_leaves_open() -> None
     (lead,) = (item for item in family if item.second == "question")
     assert lead.test.p < 0.05 < lead.p
     assert openings._significant_alone(family, out) == [
-        f"Without the correction, the answers' lead over Only question ({figures.p_words(lead.test.p)}) "
-        "would be significant."
+        "Without the correction, the lead of QA-RAG's answers over those of Only question "
+        f"({figures.p_words(lead.test.p)}) would be significant."
     ]
 
 

@@ -437,7 +437,7 @@ def test_the_opening_has_what_was_found_first_and_the_differences_below() -> Non
     first, below = opening.split("\n\n")
     assert "75.0 % of 24 questions, significantly more than the 25.0 % by the question" in first
     assert_short_answer(opening)
-    assert "Where the authors' code removed the document with the answer" in below
+    assert "the authors' code removed the document with the answer" in below
     assert "after Holm's correction over two tests" in below
 
 
@@ -480,7 +480,7 @@ def test_a_note_says_where_the_choice_of_prompt_decides_what_holds_here(claim: C
     verdicts = set()
     for rule in (by_authors, by_project):
         verdicts.add(rules.evaluate_here(rule, out, paper="qa_rag").verdict)
-    assert ("decides the verdict. With" in claim.note) == (len(verdicts) > 1)
+    assert ("decides the verdict." in claim.note) == (len(verdicts) > 1)
 
 
 def test_no_verdict_on_the_papers_system_rests_on_a_stand_in() -> None:

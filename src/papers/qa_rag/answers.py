@@ -65,9 +65,9 @@ def other_scale(encoder: str, model: str, score: Score) -> str:
     if encoder == PAPER_ENCODER:
         return ""
     return (
-        f"This run did not use the paper's encoder ({PAPER_ENCODER}). With {encoder}, whose scale "
-        f"differs, the score of the answers by {model} is {figures.score_text(score)} "
-        f"(n = {score.n})."
+        f"This run did not use the paper's encoder ({PAPER_ENCODER}). The encoder of this run, "
+        f"{encoder}, has another scale. By this encoder, the score of the answers by {model} is "
+        f"{figures.score_text(score)} (n = {score.n})."
     )
 
 
@@ -462,5 +462,5 @@ def report(run: Run, outcomes: Outcomes, model: str, encoder: str) -> None:
             continue
         note = "The model reads excerpts of the passages (chapter 17)."
         if arm in SEARCHED:
-            note = f"The contexts come from this run's search of another corpus. {note}"
+            note = f"The contexts come from this run's search in another corpus. {note}"
         run.rerun(number.id, score, model=model, note=note)

@@ -367,7 +367,7 @@ def draw_losses(logs: Mapping[str, TrainingLog], *, is_narrow: bool = False) -> 
         panel.set_xlabel("step")
         panel.grid(axis="y")
         panel.legend()
-    grid[0][0].set_ylabel("loss, nats a token")
+    grid[0][0].set_ylabel("loss (nats per token)")
     return fig
 
 

@@ -373,8 +373,8 @@ class JudgeReport:
             self.run.not_run(number, f"{unfit_because}. {found}")
             return
         note = (
-            f"{self.judge} judges windows of passages, the corpus is another one, and each arm "
-            "uses other models than the paper's."
+            f"{self.judge} judges windows of passages. The corpus and the models are not those of "
+            "the paper."
         )
         self.run.rerun(number, score, model=self.judge, note=note)
 

@@ -79,7 +79,7 @@ def _lead_by_own_document(released: Outcomes, gains: Mapping[str, Comparison]) -
     negation = "" if is_larger else "not "
     return (
         f"This lead is {negation}significantly larger where their code removed the answer's "
-        "document from the search by question. On the other questions the lead is "
+        "document from the search by question. On the other questions, the lead is "
         f"{_significant(gains[UNRECOGNISED])}."
     )
 
@@ -117,16 +117,16 @@ def _leads_of_rerun(rerun: Outcomes) -> list[str]:
     if {"qa_rag_rule", "question_rule"} <= set(rerun.arms):
         by_rule = _of_pair(leads, "qa_rag_rule", "question_rule")
         sentences.append(
-            "If the search by question loses the question's own document (the document from which "
-            "the question was taken), as in the authors' code, the difference is "
+            "If the authors' code recognises the document from which a question was taken, it "
+            "removes this document from the search by question. With this rule, the difference is "
             f"{figures.points(by_rule.test)} points and {_significance(by_rule, leads)}."
         )
     deciding = compare_available(rerun, AUTHORS_LEADS, "answer_found")
     if any(comparison.second == "question_rule" for comparison in deciding):
         by_message = _of_pair(deciding, "qa_rag_authors_rule", "question_rule")
         sentences.append(
-            "If the model also writes the hypothetical answers in reply to the authors' message "
-            "instead of this project's prompt, the difference is "
+            "If, in addition, the authors' message takes the place of this project's prompt for "
+            "hypothetical answers, the difference is "
             f"{figures.points(by_message.test)} points and {_significance(by_message, deciding)}."
         )
     return sentences
@@ -217,9 +217,10 @@ def _tests_of_released_leads(written: Outcomes, contexts: Outcomes, encoder: str
         *_significant_alone(family, written),
         "Over all questions, the lead of QA-RAG's contexts over those of Only question (the search "
         f"by the question) has {figures.p_words(lead.p)}{adjusted}.",
-        "From the search by question, the authors' code removes some questions' own document, from "
-        "which the question was taken.",
-        f"The lead on these questions minus the lead on the others is {_change_of(larger)}.",
+        "For some questions, the authors' code removes the document from which the question was "
+        "taken from the search by question.",
+        "The lead on these questions minus the lead on the other questions is "
+        f"{_change_of(larger)}.",
     ]
 
 
@@ -230,10 +231,13 @@ def _significant_alone(family: Sequence[Comparison], outcomes: Outcomes) -> list
         is_open = _verdict(comparison) == "inconclusive"
         if is_open and comparison.test.p < metrics.ALPHA:
             p = figures.p_words(comparison.test.p)
-            names.append(f"the answers' lead over {outcomes.label(comparison.second)} ({p})")
+            names.append(f"{outcomes.label(comparison.second)} ({p})")
     if not names:
         return []
-    return [f"Without the correction, {figures.listed(names)} would be significant."]
+    return [
+        "Without the correction, the lead of QA-RAG's answers over those of "
+        f"{figures.listed(names)} would be significant."
+    ]
 
 
 def finetuning(outcomes: Outcomes, logs: Mapping[str, TrainingLog], base: str) -> str:

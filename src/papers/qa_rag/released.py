@@ -230,8 +230,8 @@ def more_parts_than_sentences(data: Data, released: Released) -> str:
             n_more += Fraction(recall).limit_denominator(50).denominator > n
         counts.append(f"{n_more} ({ARMS.get(arm, arm)})")
     return (
-        "The released recall implies more statements than the FDA's answer has sentences for at "
-        f"least {figures.listed(counts)} of {len(n_sentences)} questions"
+        f"For at least {figures.listed(counts)} of {len(n_sentences)} questions, the released "
+        "recall implies more statements than the FDA's answer has sentences"
     )
 
 
@@ -248,7 +248,9 @@ def written(data: Data, released: Released) -> list[Answer]:
     return rows
 
 
-FILE_NOT_FETCHED = "Its scores are published in a file that this run did not fetch."
+FILE_NOT_FETCHED = (
+    "The scores behind this number are published in a file that this run did not fetch."
+)
 
 
 def report(run: Run, outcomes: Outcomes, data: Data, released: Released) -> None:

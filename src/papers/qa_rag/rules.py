@@ -177,8 +177,8 @@ def precision_gap_larger(_: Outcomes, *, printed: Published, **__: Any) -> Decis
         answer = printed.number(f"qa_rag.table5.hypothetical.{column}").value
         gaps[column] = answer - question
     why = (
-        "In Table 5, Only hypothetical answer minus Only question, each with 12 candidates, is "
-        f"{figures.signed(gaps['precision'], 3)} in context precision and "
+        "In Table 5, the score of Only hypothetical answer minus that of Only question, each with "
+        f"12 candidates, is {figures.signed(gaps['precision'], 3)} in context precision and "
         f"{figures.signed(gaps['recall'], 3)} in context recall."
     )
     holds = gaps["precision"] > 0 and abs(gaps["precision"]) > abs(gaps["recall"])
@@ -235,7 +235,8 @@ def answer_searches_more_precise(outcomes: Outcomes, *, printed: Published, **_:
     )
     why = (
         f"In Table 3, {with_value} has the lowest context precision of the methods that search "
-        f"with an answer. {without_value} has the highest context precision of the others."
+        f"with an answer. {without_value} has the highest context precision of the methods that "
+        "search without one."
     )
     n_with = len(WITH_ANSWER)
     return Decision(decisions.exactly(set(order[:n_with]) == set(WITH_ANSWER)), why)

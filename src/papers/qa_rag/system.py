@@ -283,7 +283,7 @@ def _check_sources(answer: CitedAnswer) -> tuple[str, ...]:
         return ()
     if _share_in_excerpts(answer) == 0:
         return (
-            "The excerpts hold no sequence of the answer's words: read them before you use it.",
+            "The excerpts contain no sequence of the answer's words. Read them before you use it.",
         )
     if answer.cited:
         return ()
@@ -385,9 +385,10 @@ def _how_it_searches(searcher: Searcher, by: Search) -> tuple[str, ...]:
         return ()
     encoder = searcher.encode
     note = (
-        f"The search reads the first {encoder.max_tokens} tokens of each passage ({encoder.name}; "
-        "the paper's encoder reads 512); the reranker reads all of the passages that it finds. "
-        "Search by words (BM25) reads all of them and found more in the book."
+        f"The search reads the first {encoder.max_tokens} tokens of each passage, because its "
+        f"encoder ({encoder.name}) reads no more. The paper's encoder reads 512 tokens. The "
+        "reranker reads the whole passages that the search finds. A search by words (BM25) reads "
+        "whole passages, and it found more answers in this book."
     )
     return (note,)
 
