@@ -100,4 +100,4 @@ def test_stored_times_of_single_questions_are_said_to_be_of_an_earlier_run(tmp_p
     run.count_requests(Usage(requests=2, cached=2))
     run.timing(STORED_TIMES, 0, questions=9)
     text = replayed_sentences([load(run.save(tmp_path / "01_toy.json"))])
-    assert text.endswith("The times of single questions are those of an earlier run.")
+    assert text.endswith("The times of questions asked one at a time come from an earlier run.")

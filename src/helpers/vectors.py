@@ -57,7 +57,7 @@ MATCHING_LAYERS = {"microsoft/deberta-xlarge-mnli": 40}
 
 
 class EncoderUnavailable(PublicError, RuntimeError):
-    """The error if no encoder of that name can be loaded. The message says what to install."""
+    """Raised when no encoder of that name can be loaded. The message says what to install."""
 
 
 class Encoder(ABC):
@@ -68,8 +68,8 @@ class Encoder(ABC):
         engine: The software that runs the model, with version and precision.
         digest: Digest of all that decides the vectors.
         dimension: Number of components of a vector.
-        max_tokens: Largest number of tokens of a text that the model reads, two special tokens
-            included.
+        max_tokens: Largest number of tokens of a text that the model reads, including two
+            special tokens.
         truncated: Number of texts of the last `encode` that are longer. The model did not read
             the rest of these texts.
     """
