@@ -157,8 +157,8 @@ def _as_reported(decision: Decision, rule: Rule, outcomes: Outcomes) -> dict[str
     needed = decisions.two_digits(decision.needed) if decision.needed else None
     if needed:
         why += (
-            f" If the true values are those found here, a test needs about {needed:,} rows to "
-            "decide with a power of 80 %."
+            f" If the true values are those found here, a test with a power of 80 % needs about "
+            f"{needed:,} rows."
         )
     return {
         "why": why,

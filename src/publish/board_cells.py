@@ -277,13 +277,14 @@ def _judge(number: Number, value: Value) -> tuple[Match, str]:
     # a rescored value is judged by its last printed digit, so it is shown with more
     more_digits = 1 if value.kind == "rescored" else 0
     limit = number.show(tolerance, more_digits).lstrip("+")
-    values = f"{number.show(value.value, 2 * more_digits)} against {number.printed} printed"
+    shown = number.show(value.value, 2 * more_digits)
+    values = f"the value here is {shown}, and the paper prints {number.printed}"
     if is_near(value.value, number.value, tolerance):
-        return "matches", f"{values}; within the tolerance of {limit}"
-    why = f"{values}; beyond the tolerance of {limit}"
+        return "matches", f"{values} (within the tolerance of {limit})"
+    why = f"{values} (beyond the tolerance of {limit})"
     nearest = _nearest_value(number, value)
     if is_near(nearest, number.value, tolerance):
-        return "inconclusive", f"{why}, but the interval reaches within it"
+        return "inconclusive", f"{why}, but the interval overlaps the tolerance"
     return "differs", why
 
 
