@@ -372,9 +372,9 @@ class LLM:
                     self._stored_answers.setdefault(key, stored)
 
     def recheck_stored(self) -> None:
-        """Ask for a sample of the stored answers again and count how many are the same.
+        """Send a sample of the stored requests again and count how many replies are the same.
 
-        The samples of all steps are sent together. A request is asked again only once per
+        The samples of all steps are sent together. A request is sent again only once per
         engine and machine. ``usage.checked`` and ``usage.same`` contain the results. If no
         server can be started, a warning says so.
         """

@@ -23,7 +23,7 @@ class Usage:
             was not the requested model.
         uncounted: Number of replies whose server counts no tokens.
         thoughts: Number of replies that began with a thought.
-        checked: Number of stored requests that were asked again, by step.
+        checked: Number of stored requests that were sent again, by step.
         same: Number of these requests that got the same reply.
     """
 

@@ -1,9 +1,9 @@
-"""Encoders of texts into vectors of length 1, so that an inner product is a cosine.
+"""Encoders that map texts to vectors of length 1, so that an inner product is a cosine.
 
 The default, all-MiniLM-L6-v2 (Reimers & Gurevych 2019), stands in for ada-002, the hosted encoder
 of the paper on drug side effects (its Methods). The vector of a text does not depend on the texts
-that are encoded with it, because texts are never padded. It depends on the processor only in the
-seventh digit, because activations are neither quantised nor rounded.
+that are encoded with it, because texts are never padded. The vector depends on the processor only
+in the seventh digit, because activations are neither quantised nor rounded.
 """
 
 import hashlib
