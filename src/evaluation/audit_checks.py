@@ -198,7 +198,7 @@ def _floor_labels(questions: pd.DataFrame) -> dict[str, NDArray[np.object_]]:
     gold = questions.gold.to_numpy()
     texts = questions.question.fillna("")
     commonest = questions.gold.mode()[0]
-    labels = {"the commonest label": np.full(len(gold), commonest)}
+    labels = {"the most common label": np.full(len(gold), commonest)}
     if texts.str.contains(r"\w\w").any():
         similarity = linear_kernel(TfidfVectorizer().fit_transform(texts))
         clusters = questions.cluster.to_numpy()

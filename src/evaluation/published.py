@@ -440,7 +440,7 @@ _ROWS_OF_TASKS: Final = {
 }
 _ROWS_OF_STRATA: Final = {
     "kind": "on questions of the kind {}",
-    "names": "on names that are {}",
+    "names": "on names of the kind {}",
     "drug named by": "on questions that name a drug by {}",
     "status": "on notes whose status is {}",
     "own document": "on questions whose own document is {}",

@@ -222,7 +222,7 @@ class Advice:
             "Score of each method against the number of tokens (prompt and completion) that it "
             "uses per question. The axis of tokens is logarithmic beyond 10. Lines are 95 % "
             "intervals. Blue squares are methods without a language model. Orange dots are methods "
-            "with one. Higher and further left is better."
+            "with one. Higher and further to the left is better."
         )
         described = [_describe_costs(result) for result in self.results]
         alt = " ".join(described)
