@@ -55,7 +55,7 @@ def findings(record: Record) -> Markup:
     by_models = ""
     if models:
         quoted = "\N{LEFT DOUBLE QUOTATION MARK}Here\N{RIGHT DOUBLE QUOTATION MARK}"
-        by_models = f". {quoted} refers to the answers of {figures.listed(list(models))}."
+        by_models = f". {quoted} refers to this run with {figures.listed(list(models))}."
     lead = Markup(
         '<p class="rag-lead" id="claims">{}\N{RIGHT SINGLE QUOTATION MARK}s claims{}</p>'
     ).format(whose, by_models)
