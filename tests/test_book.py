@@ -1346,4 +1346,4 @@ def test_files_that_a_page_shows_are_shown_as_they_are(project: Project) -> None
 )
 def test_a_chapter_says_whose_claims_it_lists(name: str, whose: str) -> None:
     told = unescape(pieces.findings(load(RESULTS / "laptop" / f"{name}.json")))
-    assert re.search(rf">{whose}.s claims. .Here. refers to the answers of [^<]+<", told)
+    assert re.search(rf">{whose}.s claims. .Here. refers to this run with [^<]+<", told)

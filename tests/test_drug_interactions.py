@@ -648,7 +648,7 @@ def test_every_contradiction_names_its_numbers_and_its_sums_are_right(run: Run) 
     values = {n.id.removeprefix("drug_interactions."): n.value for n in printed.numbers}
     html = verdicts.disagreements(run).html
     assert html.count("<li>") == len(printed.contradictions) >= 10
-    assert "89.4%" in html.partition("This affects the printed values")[2]
+    assert "89.4%" in html.partition("The affected printed values are")[2]
     once = values["table1.interacts_with"] / 2 + values["table1.causes_side_effect"]
     rating = values["text.rating_of_five"]
     sums = {

@@ -22,7 +22,7 @@ def test_without_an_address_a_reader_learns_how_a_copy_is_made_and_no_address_is
 ) -> None:
     monkeypatch.setattr(paper_pages, "clone_address", lambda: "")
     text = PaperPages.get_it()
-    assert "knows no public address" in text
+    assert "names no public address" in text
     assert "git archive" in text
     assert f"tar xzf {paper_pages.ARCHIVE}" in text
     assert "make book" in text

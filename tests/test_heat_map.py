@@ -53,4 +53,4 @@ def test_a_phone_shows_no_interval_that_would_touch_the_next_one_and_the_caption
         wide, _, narrow = picture.html.partition('rag-narrow"')
         assert ">[" in wide
         assert (">[" in narrow) == has_intervals
-        assert ("A narrow screen has no room for them." in picture.html) != has_intervals
+        assert ("Narrow screens do not show the intervals." in picture.html) != has_intervals

@@ -438,7 +438,9 @@ def test_a_rerun_whose_interval_reaches_within_the_tolerance_is_inconclusive(val
     run.save()
     row = board().loc[ACCURACY]
     assert row["rerun_verdict"] == verdict
-    assert ("but the interval reaches within it" in row["rerun_why"]) == (verdict == "inconclusive")
+    assert ("but the interval overlaps the tolerance" in row["rerun_why"]) == (
+        verdict == "inconclusive"
+    )
 
 
 @pytest.mark.parametrize(

@@ -47,27 +47,27 @@ def make(tmp_path) -> Make:
         (
             Replayed(9, 9, 3, 2),
             Replayed(1000, 999, 5, 5),
-            "All 9 replies and 999 of 1,000 (99.9 %) searches were replayed from the store. "
+            "All 9 replies and 999 of 1,000 (99.9 %) searches were replayed from stored results. "
             "We re-asked 3 stored questions; 2 replies matched. "
             "We repeated 5 stored searches; all results matched.",
         ),
         (
             Replayed(20_000, 19_999, 4, 4),
             Replayed(7, 7),
-            "19,999 of 20,000 (99.9 %) replies and all 7 searches were replayed from the store. "
+            "19,999 of 20,000 (99.9 %) replies and all 7 searches were replayed from stored results. "
             "We re-asked 4 stored questions; all replies matched. "
             "We repeated no stored searches.",
         ),
         (
             Replayed(),
             Replayed(8, 4),
-            "4 of 8 (50.0 %) searches were replayed from the store. No stored result was repeated.",
+            "4 of 8 (50.0 %) searches were replayed from stored results. No stored result was repeated.",
         ),
-        (Replayed(5), Replayed(), "None of 5 replies were replayed from the store."),
+        (Replayed(5), Replayed(), "None of 5 replies were replayed from stored results."),
         (
             Replayed(2, 2, 1, 0),
             Replayed(2, 2, 1, 1),
-            "All 2 replies and all 2 searches were replayed from the store. "
+            "All 2 replies and all 2 searches were replayed from stored results. "
             "We re-asked one of the stored questions; it did not match. "
             "We repeated one of the stored searches; it matched.",
         ),
@@ -83,7 +83,7 @@ def test_the_book_adds_up_its_runs(make):
     first = make(Replayed(10, 10, 2, 1), Replayed(6, 6, 3, 3))
     second = make(Replayed(10, 5, 2, 2), Replayed(4, 0), notebook="02_toy")
     assert replayed_sentences([first, second]) == (
-        "15 of 20 (75.0 %) replies and 6 of 10 (60.0 %) searches were replayed from the store. "
+        "15 of 20 (75.0 %) replies and 6 of 10 (60.0 %) searches were replayed from stored results. "
         "We re-asked 4 stored questions; 3 replies matched. "
         "We repeated 3 stored searches; all results matched."
     )
@@ -100,4 +100,4 @@ def test_stored_times_of_single_questions_are_said_to_be_of_an_earlier_run(tmp_p
     run.count_requests(Usage(requests=2, cached=2))
     run.timing(STORED_TIMES, 0, questions=9)
     text = replayed_sentences([load(run.save(tmp_path / "01_toy.json"))])
-    assert text.endswith("The times of single questions are those of an earlier run.")
+    assert text.endswith("The times of questions asked one at a time come from an earlier run.")

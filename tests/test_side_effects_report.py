@@ -145,7 +145,7 @@ def test_the_same_fact_in_other_words_forces_no_tie(run):
     decide(run, page([], by_text), "graphrag_beats_text_rag", "pairs_beat_lists")
     reason = why(run, "graphrag_beats_text_rag", "rerun")
     assert (
-        "the arms got the same facts in different words for 100.0 % of the questions"
+        "the methods got the same facts in different words for 100.0 % of the questions"
         in reason.replace("\xa0", " ")
     )
     assert "forced" not in reason

@@ -31,7 +31,7 @@ def test_each_arm_stands_at_its_time_and_score_and_an_arm_without_time_is_left_o
     assert "text: 50.0 % in 2.00 s" in text
     assert picture.svg.count(">The graph<") == 1
     assert ">none<" not in picture.svg
-    assert "further left is better" in picture.html
+    assert "further to the left is better" in picture.html
 
 
 def test_labels_of_equal_scores_do_not_overlap() -> None:

@@ -343,7 +343,7 @@ def test_the_audit_of_a_chapter_shows_what_its_rows_hide(
     vars(page)["_read"] = {CHAPTER: ChapterAnswers({}, {}, audit_chapter(chapter))}
     shown = page.audited()
     assert "found in 1 of 1" in shown
-    assert "against the commonest label" in shown
+    assert "against the most common label" in shown
     assert Pages([]).audited() == "No run has answers to audit."
     assert chapter.record
     labelled_chapter = replace(

@@ -67,7 +67,7 @@ def labels_in_names(out: Outcomes) -> Iterator[CheckedPart]:
             is_inside = others.question.str.contains(pattern, case=False)
             is_label = others.predicted == label
             if 0 < is_inside.sum() < len(others):
-                text = f'wrongly {label}, "{label.lower()}" in a word'
+                text = f'wrongly {label} where "{label.lower()}" is part of a word:'
                 hits = is_label[is_inside]
                 suspect = hits.mean() >= WRONG_SHARE
                 yield _compare_shares(where, text, hits, is_label[~is_inside], suspect=suspect)
@@ -85,7 +85,7 @@ def cut_off(out: Outcomes) -> Iterator[CheckedPart]:
         cut = _best_cut(hits)
         before = hits[cut - ROWS_BESIDE_CUT : cut]
         after = hits[cut : cut + ROWS_BESIDE_CUT]
-        text = f"right after character {pairs[cut - 1][0]:,.0f}"
+        text = f"right answers after character {pairs[cut - 1][0]:,.0f}:"
         suspect = after.mean() < before.mean() / 2
         yield _compare_shares(where, text, after, before, suspect=suspect)
 
@@ -168,7 +168,7 @@ def _names_beside_blanks(where: str, questions: pd.DataFrame) -> Iterator[Checke
             if spaced in text:
                 is_beside.append(f" {spaced}" in text or f"{spaced} " in text)
     if is_beside:
-        text = f"true names beside a doubled blank {_share_text(is_beside)}"
+        text = f"true names beside a doubled blank: {_share_text(is_beside)}"
         yield CheckedPart(where, text, 2 * sum(is_beside) > len(is_beside))
 
 
@@ -198,7 +198,7 @@ def _floor_labels(questions: pd.DataFrame) -> dict[str, NDArray[np.object_]]:
     gold = questions.gold.to_numpy()
     texts = questions.question.fillna("")
     commonest = questions.gold.mode()[0]
-    labels = {"the commonest label": np.full(len(gold), commonest)}
+    labels = {"the most common label": np.full(len(gold), commonest)}
     if texts.str.contains(r"\w\w").any():
         similarity = linear_kernel(TfidfVectorizer().fit_transform(texts))
         clusters = questions.cluster.to_numpy()
@@ -227,9 +227,9 @@ def duplicates(out: Outcomes) -> Iterator[CheckedPart]:
         n_clusters = questions[is_test].cluster.groupby(test_texts).transform("nunique")
         is_repeated = n_clusters > 1
         is_taught = test_texts.isin(set(texts[~is_test]))
-        text = f"in another cluster {_share_text(is_repeated)}"
+        text = f"repeated in another cluster: {_share_text(is_repeated)}"
         if not is_test.all():
-            text += f"; in another split {_share_text(is_taught)}"
+            text += f"; repeated in another split: {_share_text(is_taught)}"
         yield CheckedPart(str(task), text, bool(is_repeated.any() or is_taught.any()))
 
 
@@ -370,7 +370,7 @@ def _compare_shares(
         n_hits = int(np.sum(column))
         table.append([n_hits, len(column) - n_hits])
     p = float(fisher_exact(table).pvalue)
-    shares = f"{_share_text(hits)}, else {_share_text(other_hits)}"
+    shares = f"{_share_text(hits)}, otherwise {_share_text(other_hits)}"
     return CheckedPart(where, f"{text} {shares} ({figures.p_words(p)})", bool(suspect), p)
 
 

@@ -105,9 +105,9 @@ def heat_map(rows: Outcomes, measure: str, caption: str, *, by: str) -> figures.
         columns.append(Column(name, n_units, scores))
     labels = [rows.label(arm) for arm in arms]
     alt = _describe(columns, arms, labels, measure)
-    text = f"{caption} A higher score has a stronger colour; brackets hold 95 % intervals."
+    text = f"{caption} A higher score has a stronger colour. Brackets give 95 % intervals."
     if not _have_room(columns, unit(measure), NARROW):
-        text += " A narrow screen has no room for them."
+        text += " Narrow screens do not show the intervals."
     return figures.figure(
         draw(columns, arms, labels, measure),
         narrow=draw(columns, arms, labels, measure, NARROW),

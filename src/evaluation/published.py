@@ -440,7 +440,7 @@ _ROWS_OF_TASKS: Final = {
 }
 _ROWS_OF_STRATA: Final = {
     "kind": "on questions of the kind {}",
-    "names": "on names that are {}",
+    "names": "on names of the kind {}",
     "drug named by": "on questions that name a drug by {}",
     "status": "on notes whose status is {}",
     "own document": "on questions whose own document is {}",
@@ -470,6 +470,8 @@ def _rows_of_stratum(name: str, values: Sequence[str]) -> str:
     template = _ROWS_OF_STRATA.get(name, f"on rows whose {name} is {{}}")
     *others, last = [quoted(value.replace("_", " ")) for value in values]
     words = f"{', '.join(others)} or {last}" if others else last
+    if others:
+        template = template.replace("of the kind ", "of the kinds ")
     return template.format(words)
 
 

@@ -157,8 +157,8 @@ def _as_reported(decision: Decision, rule: Rule, outcomes: Outcomes) -> dict[str
     needed = decisions.two_digits(decision.needed) if decision.needed else None
     if needed:
         why += (
-            f" If the true values are those found here, a test needs about {needed:,} rows to "
-            "decide with a power of 80 %."
+            f" If the true values are those found here, a test with a power of 80 % needs about "
+            f"{needed:,} rows."
         )
     return {
         "why": why,
@@ -197,7 +197,7 @@ def evaluate(
     """
     context = _Context(kind, paper, "paper", facts or {})
     if others := _foreign_helpers(rule, context):
-        did = "served" if kind == "rerun" else "scored the answers"
+        did = "ran" if kind == "rerun" else "scored the answers"
         decision = decisions.another_model(rule.scope, others, did)
         return _name_unfetched(decision, rule, context)
     return _ask(rule, outcomes.where(source=SOURCES[kind]), context)
@@ -499,7 +499,7 @@ def _no_answers(rule: Rule, missing: Sequence[str], scoped: _Scoped, kind: Basis
     has_none = "The authors released no" if kind == "rescored" else "This run has no"
     whose = names[0] if len(names) == 1 else "these arms"
     unknown = measure_of(rule.measure, whose)
-    why = f"{has_none} answers by {figures.listed(names)}, so {unknown} is unknown."
+    why = f"{has_none} results of {figures.listed(names)}, so {unknown} is unknown."
     reasons = dict.fromkeys(scoped.rows.why_not_run(arm) for arm in missing)
     return Decision("not tested", " ".join([why, *reasons]).strip(), reason="no answers")
 
@@ -662,7 +662,8 @@ def _forced_tie(same_evidence: float, why: str, p: float, parts: Sequence[Part])
     share = figures.number(same_evidence)
     are_ties = "comparison is a forced tie" if len(parts) == 1 else "comparisons are forced ties"
     tie = (
-        f"The next {are_ties}, because the arms got the same evidence for {share} of the questions."
+        f"The next {are_ties}, because the compared methods got the same evidence for {share} of "
+        "the questions."
     )
     ties = tuple(part.estimate() for part in parts)
     return Decision("not tested", f"{tie} {why}", p, reason="forced tie", ties=ties)
@@ -672,9 +673,9 @@ def _same_facts(same_evidence: float, why: str, p: float, parts: Sequence[Part])
     share = figures.number(same_evidence)
     next_ones = "comparison" if len(parts) == 1 else "comparisons"
     wording = (
-        f"In the next {next_ones}, the arms got the same facts in different words for {share} of "
-        "the questions. A difference between these arms therefore comes from the wording of the "
-        "prompts."
+        f"In the next {next_ones}, the methods got the same facts in different words for {share} "
+        "of the questions. A difference between these methods therefore comes from the wording of "
+        "the prompts."
     )
     ties = tuple(part.estimate() for part in parts)
     return Decision("not tested", f"{wording} {why}", p, reason="same facts", ties=ties)

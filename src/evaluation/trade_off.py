@@ -67,7 +67,7 @@ def trade_off(rows: Outcomes, time: str, score: str, caption: str) -> figures.Pi
         colour = rows.colours.get(arm, figures.HUES["grey"])
         dots.append(Dot(rows.label(arm), colour, rows.score(time, arm), rows.score(score, arm)))
     words = (_time_axis(time), measure_label(score))
-    text = f"{caption} Higher and further left is better. Lines are 95 % intervals."
+    text = f"{caption} Higher and further to the left is better. Lines are 95 % intervals."
     alt = f"{caption} {'; '.join(_describe(dot, time, score) for dot in dots)}."
     return figures.figure(
         draw(dots, *words),

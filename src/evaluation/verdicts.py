@@ -134,8 +134,8 @@ def _contradiction_line(run: Run, contradiction: Contradiction) -> Markup:
     numbers = [run.printed.number(n).printed for n in contradiction.numbers]
     if numbers:
         distinct = list(dict.fromkeys(numbers))
-        noun = "value" if len(distinct) == 1 else "values"
-        statements.append(f"This affects the printed {noun} {figures.listed(distinct)}.")
+        noun = "value is" if len(distinct) == 1 else "values are"
+        statements.append(f"The affected printed {noun} {figures.listed(distinct)}.")
     paragraphs = [Markup("<p>{}</p>").format(statement) for statement in statements]
     return Markup("<li><details><summary>{}</summary>{}</details></li>").format(
         contradiction.about, Markup("").join(paragraphs)

@@ -56,12 +56,12 @@ REASONS: Final[Mapping[Reason, str]] = {
         "evidence names them)."
     ),
     "forced tie": (
-        "All arms received the same prompt for every question (incomplete knowledge would test the "
-        "claim)."
+        "All arms received the same prompt for every question (a run with incomplete knowledge "
+        "could test the claim)."
     ),
     "same facts": (
-        "All arms received the same fact for every question, in different words, so a difference "
-        "would come from the wording (incomplete knowledge would test the claim)."
+        "All arms received the same fact for every question, in different words, so only the "
+        "wording could cause a difference (a run with incomplete knowledge could test the claim)."
     ),
     "by construction": (
         "No answers could contradict the claim (the evidence says what makes it hold)."
@@ -69,7 +69,7 @@ REASONS: Final[Mapping[Reason, str]] = {
     "too few": "There are too few units for a conclusive test (increase the profile's sizes).",
     "no answers": "An arm of the claim has no answers here (the evidence says how to get them).",
     "judge at chance": "The judge cannot tell right from wrong answers (a larger model may).",
-    "one model": "The claim compares models, but only one answered (name a second one).",
+    "one model": "The claim compares models, but only one answered (name a second model).",
     "printed only": "The rule reads only printed numbers or released files, and no rerun.",
     "undefined": "The paper defines no measure of its claim (only its authors can define one).",
     "not public": (

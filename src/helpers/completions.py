@@ -34,16 +34,16 @@ class Reply:
         status: ``cut`` if the token limit ended the reply, ``overflow`` if the prompt did not
             fit the context, else ``complete``.
         prompt_tokens: Number of tokens of the prompt. None if the server does not count them.
-        generated_tokens: Number of tokens of the reply, those of a thought included. None if the
+        generated_tokens: Number of tokens of the reply, including those of a thought. None if the
             server does not count them.
-        seconds: Seconds that the reply took, the server's queue included.
+        seconds: Seconds that the reply took, including the wait in the server's queue.
         first_token: The likeliest first tokens with their log-probabilities. Empty after
             a thought, because they then say nothing about the answer.
         thought: What the model wrote before it answered. No parser reads it.
         thought_tokens: Number of tokens of the thought. None if the server does not count them.
-        changes: How the request differed from what was meant, because the server refused
+        changes: How the request differed from the intended one, because the server refused
             a part of it (see `helpers.adaptations`).
-        answered_by: The model that the server names, if it is not the one asked for.
+        answered_by: The model that the server names, if it is not the requested model.
         cached: Whether the reply was stored before.
         key: Key of the reply's row in `helpers.requests`.
         source: Engine, version and precision that gave the reply.
@@ -70,7 +70,7 @@ class Reply:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The columns of the table of answers that this reply fills, by the names of `Answer`."""
+        """The columns of the table of answers that this reply fills, named as in `Answer`."""
         flags = {status: self.status == status for status in ("cut", "overflow")}
         return {"answer": self.text, "requests": [self.key], **flags}
 

@@ -1,4 +1,4 @@
-"""Read the documents of a folder of the user, and name what was left out and why.
+"""Read the documents in a user's folder, and name what was left out and why.
 
 A folder may contain links to other places, pipes, huge files or damaged documents. Only ordinary
 files inside the folder are opened. Whatever is left out is named with the reason.

@@ -1,4 +1,4 @@
-"""List the ordinary files inside a folder of the user, and what is left out and why."""
+"""List the ordinary files inside a user's folder, and what is left out and why."""
 
 import os
 import unicodedata

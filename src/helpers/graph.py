@@ -19,7 +19,7 @@ __all__ = ["CypherRejected", "Graph", "GraphError", "Row", "Untrusted", "connect
 
 
 class Graph(Loader):
-    """A connection to the graph. It loads and reads the graph, and runs Cypher by someone else."""
+    """A connection that loads and reads the graph, and runs Cypher that someone else wrote."""
 
     def __init__(self, endpoint: GraphEndpoint, prefix: str = "") -> None:
         """Connect; see `connect` for the errors, and `Catalogue` for the prefix."""
@@ -51,9 +51,9 @@ class Graph(Loader):
            may only read records, and files and URLs are switched off.
         3. The statement runs in a READ transaction, which is always rolled back. If a read-only
            account is set (NEO4J_READER_USER), the statement runs under this account.
-        4. At a limit, the connection is closed, and the server is told to end the transaction. A
-           server ends a transaction between rows, so one expression over a long list can run a
-           little longer.
+        4. If the statement reaches a limit, the connection is closed, and the server is told to end
+           the transaction. A server ends a transaction between rows, so one expression over a long
+           list can run a little longer.
 
         Statements run one at a time over one connection.
 
@@ -91,11 +91,11 @@ class Graph(Loader):
 
 
 def connect(endpoint: GraphEndpoint | None = None) -> Graph:
-    """Connect to a graph. The embedded server may be restarting, so it is tried for a while.
+    """Connect to a graph. If the embedded server is restarting, wait for it.
 
     Args:
         endpoint: The server. The default is the server that `NEO4J_URI` names, or else the
-            embedded server, which is started if need be.
+            embedded server, which is started if necessary.
 
     Raises:
         GraphError: If the server cannot be used. The message says why.

@@ -55,14 +55,14 @@ class Catalogue(Connection):
     def kinds(self, what: Literal["labels", "relationshipTypes"]) -> list[str]:
         """List the labels of nodes or the types of relationships.
 
-        The list leaves out the kinds of the project's notes and of a user's own text.
+        The list leaves out those of the project's own notes and of a user's own text.
         """
         rows = self.read(f"CALL db.{what}()")
         names = {name for row in rows for name in row.values()}
         return sorted(name for name in names - {MARKER} if not name.startswith(OWN_PREFIX))
 
     def count(self, pattern: str) -> int:
-        """Count the nodes or relationships that the `n` of a pattern matches."""
+        """Count the nodes or relationships that match the variable `n` of a pattern."""
         return int(self.read(f"MATCH {pattern} RETURN count(n) AS count")[0]["count"])
 
     @contextmanager
@@ -74,7 +74,7 @@ class Catalogue(Connection):
 
         Args:
             name: Name of the data set.
-            sha256: Digest of what is loaded.
+            sha256: Digest of the data.
 
         Raises:
             GraphError: If another copy of the project loaded other data under this name.
@@ -92,7 +92,7 @@ class Catalogue(Connection):
                 self.mark_loaded(name, sha256)
 
     def loaded(self, name: str, sha256: str) -> bool:
-        """Whether a data set was loaded completely and is unchanged since; a change is logged."""
+        """Whether a data set was loaded completely and is unchanged. Changes are logged."""
         name = self._prefixed(name)
         notes = self.read(
             f"MATCH (m:{MARKER} {{name: $name}}) RETURN m.sha256 AS sha256, m.content AS content",
@@ -116,7 +116,7 @@ class Catalogue(Connection):
         return not changed
 
     def mark_loaded(self, name: str, sha256: str) -> None:
-        """Note that a data set was loaded completely, and what the graph contains now."""
+        """Record that a data set was loaded completely, and what the graph contains now."""
         content = self._content(self._keys.items(), self._edges)
         self._note(
             "MERGE",
@@ -128,11 +128,13 @@ class Catalogue(Connection):
         )
 
     def clear(self, *labels: str) -> None:
-        """Delete this copy's nodes of these labels, with their relationships.
+        """Delete the nodes of these labels that this copy of the project loaded.
+
+        Their relationships are deleted, too.
 
         Raises:
-            GraphError: If some of the nodes are not this copy's, or if the embedded database is
-                damaged.
+            GraphError: If some nodes of these labels were not loaded by this copy, or if the
+                embedded database is damaged.
             ValueError: If no label was named.
         """
         if not labels:

@@ -24,7 +24,7 @@ Refusal = Literal["Not allowed", "Refused", "Stopped"]
 
 
 class CypherRejected(PublicError, ValueError):
-    """The error for untrusted Cypher that was not allowed, refused by the server, or stopped."""
+    """Raised when untrusted Cypher is not allowed, is refused by the server, or is stopped."""
 
     def __init__(self, message: str, kind: Refusal = "Not allowed") -> None:
         """Keep the beginning and the end of a message that is too long."""
@@ -38,7 +38,7 @@ class Untrusted:
 
     Attributes:
         rows: Rows of plain JSON values.
-        truncated: Whether there were more rows than `max_rows`, which were not fetched.
+        truncated: Whether there were more rows than `max_rows`. The other rows were not fetched.
         seconds: Time from sending the statement, after the check of its plan, to the last row.
     """
 

@@ -24,7 +24,7 @@ class Loader(Catalogue):
     """A connection that loads."""
 
     def constraint(self, label: str, prop: str) -> None:
-        """Make `prop` unique among the nodes of `label`, with an index, unless this is done."""
+        """Make `prop` unique among the nodes of `label`, with an index, unless it is already."""
         label = self._prefixed(label)
         self._write(
             f"CREATE CONSTRAINT IF NOT EXISTS FOR (n:{quoted(label)}) "
@@ -63,13 +63,13 @@ class Loader(Catalogue):
         *,
         progress: bool = True,
     ) -> int:
-        """Create or update one relationship for each pair of ends.
+        """Create or update one relationship for each pair of nodes.
 
         Only one process at a time may load a type (see `load_once`).
 
         Args:
             type_name: Type of the relationships.
-            rows: Keys of the two ends. The other fields are the relationship's properties.
+            rows: Keys of the two nodes. The other fields are the relationship's properties.
             start: Label, key property and field of the node at the start.
             end: Label, key property and field of the node at the end.
             progress: Whether to show a progress bar.
@@ -78,8 +78,8 @@ class Loader(Catalogue):
             The number of rows.
 
         Raises:
-            GraphError: An end does not exist, or its key is not unique.
-            ValueError: A row has no key for an end, or is too large.
+            GraphError: If a node does not exist, or its key is not unique.
+            ValueError: If a row lacks the key of a node, or is too large.
         """
         start, end = self._prefixed_end(start), self._prefixed_end(end)
         self._edges.add((type_name, start[0], end[0]))
@@ -165,7 +165,7 @@ class Step:
         """Load rows in a transaction.
 
         Raises:
-            GraphError: An end does not exist, or its key is not unique.
+            GraphError: If a node does not exist, or its key is not unique.
         """
         loading = f"UNWIND $rows AS row {self.statement} RETURN count(*) AS matched"
         matched = transaction.run(loading, rows=rows).single(strict=True)["matched"]

@@ -1,8 +1,8 @@
 """Client of an LLM server that speaks the OpenAI API.
 
-Requests are sent concurrently. Each reply is stored as it arrives. Its key is made of all that
-decides the reply (see `helpers.requests`), namely the original model, whatever engine serves it,
-the adapter, the parameters and the prompt. A second run therefore needs no model, on any machine.
+Requests are sent concurrently. Each reply is stored as it arrives. The key of a reply consists of
+the original model, the adapter, the parameters and the prompt, but not of the engine that serves
+the model (see `helpers.requests`). A second run therefore needs no model, on any machine.
 """
 
 import threading
@@ -70,7 +70,7 @@ class LLM:
     """A model behind the OpenAI API.
 
     Attributes:
-        endpoint: Address and properties of the server. An embedded one has an address
+        endpoint: Address and properties of the server. An embedded server has an address
             once it has started.
         concurrency: Number of requests under way at once.
         usage: Counts of requests, tokens and seconds so far.
@@ -124,7 +124,7 @@ class LLM:
         return self._copy(endpoint, start_adapted)
 
     def with_cache_salt(self, salt: str) -> Self:
-        """Return the model for timed requests, which reuse no prompt of another salt.
+        """Return the model for timed requests. They reuse no prompt sent with another salt.
 
         Args:
             salt: Any text. vLLM reuses prompts only within a salt. llama.cpp has no salts and
@@ -372,9 +372,9 @@ class LLM:
                     self._stored_answers.setdefault(key, stored)
 
     def recheck_stored(self) -> None:
-        """Ask for a sample of the stored answers again and count how many are the same.
+        """Send a sample of the stored requests again and count how many replies are the same.
 
-        The samples of all steps are sent together. A request is asked again only once per
+        The samples of all steps are sent together. A request is sent again only once per
         engine and machine. ``usage.checked`` and ``usage.same`` contain the results. If no
         server can be started, a warning says so.
         """

@@ -43,9 +43,9 @@ class Patience:
     """How long a client waits for a server, in seconds.
 
     Attributes:
-        reply: Longest wait for a whole reply, the server's queue included.
+        reply: Longest wait for a whole reply, including the wait in the server's queue.
         repeat: Longest time for which the client repeats a request to a server that fails or
-            cannot be reached. It is longer than an embedded server needs for a restart.
+            cannot be reached. This is longer than an embedded server needs for a restart.
     """
 
     reply: float = 600.0

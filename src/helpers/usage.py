@@ -16,14 +16,14 @@ class Usage:
         prompt_tokens: Sum over the replies whose server counts tokens.
         kept_seconds: The part of `seconds` that stored replies took when they were made,
             divided by the number of requests under way at once.
-        keys: Label of the step that asked first, by key.
+        keys: Label of the step that first sent each request, by the request's key.
         sources: Number of replies by engine, version and precision that gave them.
         changes: Number of replies by what was changed in their request.
         other_models: Number of replies by the model that their server named, where that
-            was not the one asked for.
+            was not the requested model.
         uncounted: Number of replies whose server counts no tokens.
         thoughts: Number of replies that began with a thought.
-        checked: Number of stored requests that were asked again, by step.
+        checked: Number of stored requests that were sent again, by step.
         same: Number of these requests that got the same reply.
     """
 
@@ -48,8 +48,8 @@ class Usage:
         """Count the answers of a step, unless they were counted before.
 
         Args:
-            answers: The answers, by key.
-            waited: Seconds of waiting for new answers.
+            answers: The answers, by the request's key.
+            waited: Seconds spent waiting for new answers.
             label: Name of the step.
             concurrency: Number of requests under way at once.
         """

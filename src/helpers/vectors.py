@@ -1,9 +1,9 @@
-"""Encoders of texts into vectors of length 1, so that an inner product is a cosine.
+"""Encoders that map texts to vectors of length 1, so that an inner product is a cosine.
 
 The default, all-MiniLM-L6-v2 (Reimers & Gurevych 2019), stands in for ada-002, the hosted encoder
 of the paper on drug side effects (its Methods). The vector of a text does not depend on the texts
-that are encoded with it, because texts are never padded. It depends on the processor only in the
-seventh digit, because activations are neither quantised nor rounded.
+that are encoded with it, because texts are never padded. The vector depends on the processor only
+in the seventh digit, because activations are neither quantised nor rounded.
 """
 
 import hashlib
@@ -57,7 +57,7 @@ MATCHING_LAYERS = {"microsoft/deberta-xlarge-mnli": 40}
 
 
 class EncoderUnavailable(PublicError, RuntimeError):
-    """The error if no encoder of that name can be loaded. The message says what to install."""
+    """Raised when no encoder of that name can be loaded. The message says what to install."""
 
 
 class Encoder(ABC):
@@ -68,8 +68,8 @@ class Encoder(ABC):
         engine: The software that runs the model, with version and precision.
         digest: Digest of all that decides the vectors.
         dimension: Number of components of a vector.
-        max_tokens: Largest number of tokens of a text that the model reads, two special tokens
-            included.
+        max_tokens: Largest number of tokens of a text that the model reads, including two
+            special tokens.
         truncated: Number of texts of the last `encode` that are longer. The model did not read
             the rest of these texts.
     """

@@ -42,7 +42,9 @@ def number_row(number: Number, own: Runs, reference: Runs, others: Mapping[str, 
         reference: The kept runs.
         others: Runs of other models, by model.
     """
-    reference_cell = _number_cell(number, "rerun", reference, "no reference run has it yet")
+    reference_cell = _number_cell(
+        number, "rerun", reference, "no reference run gives this value yet"
+    )
     own_cell = _number_cell(number, "rerun", own, "not yet run here")
     by_model = {
         f"{BY}{model}": _number_cell(number, "rerun", runs, "not yet run")
@@ -100,11 +102,13 @@ def claim_row(claim: Claim, own: Runs, reference: Runs, others: Mapping[str, Run
         others: Runs of other models, by model.
     """
     both = [*own, *reference]
-    no_reference = claim.why_not or "no reference run tests it yet"
+    no_reference = claim.why_not or "no reference run tests this claim yet"
     no_own = claim.why_not or "not yet run here"
     groups = {
-        "printed": _claim_cell(claim, "printed", both, "the printed numbers do not test it"),
-        "rescored": _claim_cell(claim, "rescored", both, "no released files test it"),
+        "printed": _claim_cell(
+            claim, "printed", both, "the printed numbers do not test this claim"
+        ),
+        "rescored": _claim_cell(claim, "rescored", both, "no released files test this claim"),
         "reference": _claim_cell(claim, "rerun", reference, claim.closed or no_reference),
         "rerun": _claim_cell(claim, "rerun", own, claim.closed or no_own),
     }
@@ -277,13 +281,14 @@ def _judge(number: Number, value: Value) -> tuple[Match, str]:
     # a rescored value is judged by its last printed digit, so it is shown with more
     more_digits = 1 if value.kind == "rescored" else 0
     limit = number.show(tolerance, more_digits).lstrip("+")
-    values = f"{number.show(value.value, 2 * more_digits)} against {number.printed} printed"
+    shown = number.show(value.value, 2 * more_digits)
+    values = f"the value here is {shown}, and the paper prints {number.printed}"
     if is_near(value.value, number.value, tolerance):
-        return "matches", f"{values}; within the tolerance of {limit}"
-    why = f"{values}; beyond the tolerance of {limit}"
+        return "matches", f"{values} (within the tolerance of {limit})"
+    why = f"{values} (beyond the tolerance of {limit})"
     nearest = _nearest_value(number, value)
     if is_near(nearest, number.value, tolerance):
-        return "inconclusive", f"{why}, but the interval reaches within it"
+        return "inconclusive", f"{why}, but the interval overlaps the tolerance"
     return "differs", why
 
 
@@ -326,7 +331,7 @@ def _here_cell(claim: Claim, runs: Runs, empty: str) -> Row:
     row = {"answer": "not run", "why": empty, "test": claim.decided_by, "notebook": ""}
     run, finding = _newest(runs, "claims", claim.id, "rerun")
     if run and not run.here_findings:
-        why = "This run was made before the project asked this question."
+        why = "This run is older than this question of the project."
         return row | _NO_EVIDENCE | {"why": why, "reason": "not recorded"}
     return row | _NO_EVIDENCE
 

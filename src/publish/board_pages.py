@@ -194,10 +194,10 @@ class BoardPages(RunPages):
                 texts.append(f"{question.title} {subject}: {words}")
             panels[question.title] = (counts, labels)
         caption = (
-            f"The {len(self._stated)} claims of the papers by their answers to two questions. The "
-            "authors' released answers decide the first question where there are any. The second "
-            f"question is about the models that ran here{self._models_here()}. Its answer is no "
-            "verdict on a paper."
+            f"The {len(self._stated)} claims of the papers by their answers to two questions. "
+            "Where authors released their answers, these answers decide the first question. The "
+            f"second question is about the models that ran here{self._models_here()}, so its "
+            "answer is not a verdict on a paper."
         )
         alt = "; ".join(texts)
         figures.use_style()
@@ -257,7 +257,7 @@ def _reruns_in_words(reruns: Sequence[Measured]) -> str:
     if not n_forced:
         return f"{words} Of these, {_count_reruns(free)}."
     forced = f"{n_forced} match" if n_forced > 1 else "one matches"
-    words = f"{words} Of these, {forced} by construction, which tests nothing."
+    words = f"{words} Of these, {forced} by construction, so the match tests nothing."
     if set(free) == {"another model"}:
         return f"{words} The other {_count_reruns(free)}."
     return f"{words} Of the other {len(free)}, {_count_reruns(free)}." if free else words

@@ -216,7 +216,7 @@ def footer(chapter: Chapter, *, has_tables: bool) -> str:
         has_tables: Whether its tables can be downloaded.
     """
     key = PAPERS.get(chapter.paper or "", ("", ""))[1]
-    source = f", and {{cite:t}}`{key}`" if key else ""
+    cited = f", and cite {{cite:t}}`{key}`" if key else ""
     lines = [
         "---",
         "",
@@ -224,7 +224,7 @@ def footer(chapter: Chapter, *, has_tables: bool) -> str:
         "",
         f"- **Run it**: `make notebook NB={chapter.name}`, or `make lab` to edit it; "
         "[get the project first](../index.md#get-it-and-what-it-costs).",
-        f"- **Cite** this book, with the commit at the top of the chapter{source}: "
+        f"- **Cite it**: give the commit at the top of the chapter{cited}; see "
         "[how to cite](../index.md#cite).",
         "- **Its data**: [sources, licences and digests](../provenance.md).",
     ]

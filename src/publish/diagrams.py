@@ -484,13 +484,18 @@ class _Drawing:
             _chapter_address(part, self.prefix),
             part.family,
             " rag-here" if part.chapter == self.chapter else "",
-            f"{part.name}: {part.note}. Chapter {part.chapter[:2]}, {part.code}",
+            f"{part.name}: {_as_sentence(part.note)} Chapter {part.chapter[:2]}, {part.code}",
             box.x,
             box.y,
             box.width,
             box.height,
             Markup("").join(lines),
         )
+
+
+def _as_sentence(note: str) -> str:
+    """End a note with a full stop, unless it is a question."""
+    return note if note.endswith("?") else f"{note}."
 
 
 def _rectangle(part: Part, box: Box) -> Markup:

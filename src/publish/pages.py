@@ -64,7 +64,7 @@ class Pages(PaperPages):
             findings += chapter.findings
         if not findings:
             return verdicts
-        caption = f"What the checks found, with numbers for at most two groups. {audit.SUBSET}"
+        caption = f"What the checks found, with numbers for at most two groups each. {audit.SUBSET}"
         return f"{verdicts}\n\n{table(findings, caption, '')}"
 
     def _papers(self) -> Iterator[tuple[str, str, str]]:
@@ -133,9 +133,9 @@ class Pages(PaperPages):
             rows.append(row)
         return table(
             rows,
-            f"For each of {len(rows)} experiments, how many numbers match as rescored (within one "
-            "unit of the last printed digit) and as rerun (within the tolerance), and how many "
-            "claims hold",
+            f"For each of {len(rows)} experiments: how many rescored numbers match (within one "
+            "unit of the last printed digit), how many rerun numbers match (within the tolerance), "
+            "and how many claims hold",
         )
 
     def _share(self, notebook: str, kind: Kind) -> Markup:

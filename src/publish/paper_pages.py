@@ -42,7 +42,7 @@ MAKE_IT: Final = (
 )
 """Commands for whoever has the project."""
 WITHOUT_ADDRESS: Final = (
-    "This build knows no public address of the project. The project is the folder in which these "
+    "This build names no public address of the project. The project is the folder in which these "
     "pages were built. In that folder, this page is `_build/html/index.html`. If you have only the "
     "pages, ask whoever gave them to you for the project. They pack the project with:"
 )

@@ -30,7 +30,7 @@ def run_line(record: Record) -> str:
     commit += " with changes" if machine.dirty else ""
     date = f"{record.created:%d %B %Y}".lstrip("0")
     used = figures.listed([f"the profile {record.profile}", commit, *answering(record)])
-    which_run = f"The run of {date} used {used}. It took {_time_taken(record)}"
+    which_run = f"The run of {date} used {used}. The run took {_time_taken(record)}"
     replayed = replayed_sentences([record]).removesuffix(".")
     return f"{which_run}. {replayed}" if replayed else which_run
 
@@ -55,7 +55,7 @@ def findings(record: Record) -> Markup:
     by_models = ""
     if models:
         quoted = "\N{LEFT DOUBLE QUOTATION MARK}Here\N{RIGHT DOUBLE QUOTATION MARK}"
-        by_models = f". {quoted} refers to the answers of {figures.listed(list(models))}."
+        by_models = f". {quoted} refers to this run with {figures.listed(list(models))}."
     lead = Markup(
         '<p class="rag-lead" id="claims">{}\N{RIGHT SINGLE QUOTATION MARK}s claims{}</p>'
     ).format(whose, by_models)

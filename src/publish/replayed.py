@@ -94,9 +94,11 @@ def replayed_sentences(records: Sequence[Record]) -> str:
         return ""
     outcomes = _repeated_sentences(replies, searches)
     if any(map(_has_stored_times, records)):
-        outcomes.append("The times of single questions are those of an earlier run.")
+        outcomes.append("The times of questions asked one at a time come from an earlier run.")
     share = " and ".join(shares)
-    return " ".join([f"{share[0].upper()}{share[1:]} were replayed from the store.", *outcomes])
+    return " ".join(
+        [f"{share[0].upper()}{share[1:]} were replayed from stored results.", *outcomes]
+    )
 
 
 def _has_stored_times(record: Record) -> bool:

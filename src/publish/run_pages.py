@@ -68,7 +68,7 @@ class RunPages:
             if chapter.failed:
                 why = f"last run failed: {_first_error(chapter.failed)}"
                 rows.append(common | {"Shown": why} | _run_columns(None))
-        return table(rows, "Notebooks, and the run of each that is shown")
+        return table(rows, "The notebooks, each with the run that this book shows")
 
     def samples(self) -> str:
         """Return a list of the runs on the sample."""
@@ -114,7 +114,7 @@ class RunPages:
             for name, version in (stated | machine.packages).items():
                 facts.setdefault(name, {})[version] = None
         rows = [{"Name": name, "Version": ", ".join(versions)} for name, versions in facts.items()]
-        return table(rows, "Software with which the runs shown were made")
+        return table(rows, "Software that made the runs shown")
 
     def models(self) -> str:
         """The models that answered, with engine and digest."""
@@ -234,9 +234,9 @@ class RunPages:
             name = url.removeprefix("https://")
             return f"The rocket above a notebook opens it from [{name}]({url})."
         return (
-            "This build knows no address of the project on GitHub, so its pages have no launch "
-            "buttons. Whoever builds the book names the address in `CITATION.cff` "
-            "(`repository-code`) or by `REPOSITORY_URL`."
+            "This build names no address of the project on GitHub, so its pages have no launch "
+            "buttons. Whoever builds the book can give the address in `CITATION.cff` "
+            "(`repository-code`) or in `REPOSITORY_URL`."
         )
 
     def costs(self) -> str:

@@ -202,7 +202,7 @@ def _planned_llm(model: str) -> LlmEndpoint:
 
 
 def why_not_served(model: str, *, exact: bool = True) -> str:
-    """Say why a model cannot be asked. The text is empty if it can.
+    """Say why a model cannot be asked. The text is empty if the model can be asked.
 
     Args:
         model: Name of the model. An empty name means that the profile names no model.

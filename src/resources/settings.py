@@ -247,7 +247,7 @@ class Settings(BaseSettings):
     neo4j_uri: str | None = Field(
         None, description="a Neo4j 5 server, for example bolt://localhost:7687"
     )
-    neo4j_user: str = Field("neo4j", description="who loads the graphs there")
+    neo4j_user: str = Field("neo4j", description="the user who loads the graphs")
     neo4j_password: SecretStr | None = Field(
         None, description="that user's password; needed with NEO4J_URI"
     )
@@ -270,47 +270,47 @@ class Settings(BaseSettings):
         "auto", description="the embedded engine"
     )
     llm_concurrency: int | None = Field(
-        None, ge=1, description="concurrent requests; unset: what the server takes"
+        None, ge=1, description="number of concurrent requests; unset: the server's limit"
     )
     llm_context: int | None = Field(
         None,
         ge=256,
-        description="tokens of prompt and answer that the embedded engine takes; unset: the "
-        "model's own number on a GPU, at most 4,096 on a CPU",
+        description="largest number of tokens of prompt and answer together in the embedded "
+        "engine; unset: the model's own limit on a GPU, at most 4,096 on a CPU",
     )
     llm_gpu_memory: float = Field(
         0.45,
         gt=0,
         le=1,
-        description="share of a GPU's memory for each embedded server; at the default two fit, "
-        "such as an answering model and one with adapters",
+        description="share of a GPU's memory for each embedded server; the default leaves room "
+        "for two, such as an answering model and one with adapters",
     )
     llm_thinking: Literal["off", "on"] | None = Field(
         None,
-        description="whether models that can think before they answer do so, where their chat "
-        "template has a switch; unset: as the template has it",
+        description="whether models that can think before they answer do so, if their chat "
+        "template has a switch; unset: the template's default",
     )
     llm_thinking_tokens: int = Field(
-        0, ge=0, description="room for a thought, on top of each step's own limit on tokens"
+        0, ge=0, description="number of tokens for a thought, in addition to each step's own limit"
     )
     answers: Literal["check", "stored", "fresh", "stored-only", "collect", "plan"] = Field(
         "check",
-        description="stored: ask only what is not stored; check: also ask a sample of the stored "
-        "requests again and count equal replies; fresh: ask everything; stored-only: a request "
-        "that is not stored is an error; collect: it is noted for a batch; plan: requests are "
-        "counted, and none is sent",
+        description="stored: send only requests that are not stored; check: also repeat a sample "
+        "of the stored requests and count the equal replies; fresh: send every request; "
+        "stored-only: fail if a request is not stored; collect: note the requests that are not "
+        "stored, for a batch; plan: count the requests and send none",
     )
     check_seconds: float = Field(
         180.0,
         ge=0,
-        description="with ANSWERS=check: the seconds of a whole run that asking and searching "
-        "again may take, spread over the chapters",
+        description="with ANSWERS=check: the seconds that repeated requests and searches may take "
+        "in a whole run, spread over the chapters",
     )
     check_seed: int | None = Field(
-        None, description="draws the sample of ANSWERS=check; unset: another one each day"
+        None, description="seed of the sample of ANSWERS=check; unset: a new seed each day"
     )
     data_mirror: str | None = Field(
-        None, description="a folder or URL that is asked for data before its source"
+        None, description="a folder or URL from which data are fetched before their source is tried"
     )
     profile: Profile = Field("laptop", description="sizes and models: smoke, laptop or paper")
 

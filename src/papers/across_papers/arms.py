@@ -473,8 +473,8 @@ def advice(outcomes: Outcomes) -> str:
     lead += f" {_count_level(comparisons, tied)}"
     weakest, weakest_score = _weakest_kind(outcomes, best)
     weakness = (
-        f'{outcomes.label(best)} is weakest on the kind "{weakest}", with '
-        f"{figures.number(weakest_score.value)}."
+        f'{outcomes.label(best)} is weakest on questions of the kind "{weakest}", with an accuracy '
+        f"of {figures.number(weakest_score.value)}."
     )
     return f"{lead}\n\n{weakness} {_describe_fastest(outcomes, best, seconds)}".strip()
 

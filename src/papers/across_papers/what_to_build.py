@@ -124,11 +124,12 @@ class Advice:
         return (
             f"{mark}**On {counts['simple']} of {n_tasks} tasks, the best simple method scores "
             "significantly higher than the best method with a language model.** "
-            f"It scores significantly lower on {counts['other']}. On {counts['neither']}, the "
-            f"difference is not significant. {self._not_counted()}Each task has its own "
-            f"measure, such as accuracy or F1, and {_range_in_words(pairs)}. The figure names the "
-            "measure and the number of questions of each task. The tests are paired, with Holm's "
-            f"correction over the {n_tasks} tasks."
+            f"The simple method scores significantly lower on {counts['other']} of the tasks. On "
+            f"{counts['neither']}, the difference is not significant. {self._not_counted()}"
+            "Each task has its own measure, such as accuracy or F1. A task has "
+            f"{_range_in_words(pairs)}. The figure names the measure and the number of questions "
+            "of each task. We test each difference with a paired test, and correct the p-values "
+            f"over the {n_tasks} tasks with Holm's method."
         )
 
     def _not_counted(self) -> str:
@@ -218,10 +219,10 @@ class Advice:
         if points.empty:
             return None
         caption = (
-            "Score of each method against the tokens that it uses per question, of prompt and "
-            "completion, on an axis that is logarithmic beyond 10. Lines are 95 % intervals. Blue "
-            "squares are methods without a language model; orange dots are methods with one. "
-            "Higher and further left is better."
+            "Score of each method against the number of tokens (prompt and completion) that it "
+            "uses per question. The axis of tokens is logarithmic beyond 10. Lines are 95 % "
+            "intervals. Blue squares are methods without a language model. Orange dots are methods "
+            "with one. Higher and further to the left is better."
         )
         described = [_describe_costs(result) for result in self.results]
         alt = " ".join(described)
