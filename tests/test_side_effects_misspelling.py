@@ -444,7 +444,7 @@ def test_released_runs_that_disagree_about_lists_leave_the_claim_open(run, found
 
 def test_a_recovered_share_names_the_two_arms_whose_f1_it_divides(run):
     decide(run, page(normalised=7))
-    finding = next(claim for claim in run.claims if claim.id.endswith("normalisation_recovers"))
+    finding = next(each for each in run.here_findings if each.id.endswith("recovers"))
     estimate = finding.estimates[1]
     by_arm = {arm.label: arm.value for arm in estimate.arms}
     assert list(by_arm) == ["normalised.graphrag", "correct.graphrag"]
