@@ -439,6 +439,21 @@ def test_this_run_answers_for_each_data_set_whether_the_example_helps(run: recor
     assert {claim.reason for claim in run.claims if claim.kind == "rerun"} == {"another system"}
 
 
+def test_a_gain_on_ddi_states_that_its_rows_state_an_interaction(run: record.Run):
+    rows = []
+    for row in toy(run, "DDI", {"lora": 20, "lora_rag": 40}, model="small"):
+        relation = study.STATED if int(row.cluster[-1]) % 2 else "none"
+        rows.append(replace(row, strata={"relation": relation}))
+    rows += toy(run, "GIT", {"lora": 20, "lora_rag": 40}, model="small")
+    out = Outcomes(rows, labels=study.LABELS, draws=100)
+    (on_ddi,) = paper_rules.tuned_on_ddi(out).estimates
+    assert on_ddi.measure == "right"
+    assert on_ddi.where == {"task": ["DDI"], "relation": [study.STATED]}
+    assert on_ddi.n == len(study.comparable(out.where(task="DDI", arm="lora")).frame)
+    (on_git,) = paper_rules.tuned_on_git(out).estimates
+    assert on_git.where == {"task": ["GIT"]}
+
+
 def test_the_whole_method_of_table_4_is_filled_with_that_of_table_1(run: record.Run):
     rows = toy(run, "GIT-RE", {"lora": 30, "lora_rag": 40}, model="a small model")
     study.report(run, Outcomes(rows, labels=study.LABELS, draws=100), {"GIT-RE": ""})

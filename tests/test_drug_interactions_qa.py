@@ -42,7 +42,7 @@ from papers.drug_interactions import (
 from papers.drug_interactions.answering import Arm, Evidence
 from papers.drug_interactions.corpora import CAUSES, INTERACTS, Fact
 from papers.drug_interactions.graph import KnowledgeGraph
-from papers.drug_interactions.questions import FORMS, NO, NOT_KNOWN, YES, Asked
+from papers.drug_interactions.questions import FORMS, NO, NOT_KNOWN, SORTS_IN_SCOPE, YES, Asked
 from rag.names import Vocabulary
 from resources import datasets, parameters
 from resources.services import GraphEndpoint, ServiceError
@@ -1115,6 +1115,8 @@ def test_questions_that_no_graph_of_drugs_can_answer_decide_no_claim(
     decision = rules.evaluate_here(rule, rows, paper="drug_interactions")
     assert decision.verdict == verdict
     assert {estimate.n for estimate in decision.estimates} == {20}
+    for estimate in decision.estimates:
+        assert estimate.where["sort"] == list(SORTS_IN_SCOPE)
     assert qa_report.scope_words(rows).startswith("Of MedQuAD's 60 questions, 20 ask")
 
 
@@ -1363,6 +1365,12 @@ def test_most_first_statements_are_right_only_with_and_without_brands(
     decision = decide_here("first_query_right", Outcomes(rows, labels=qa.LABELS, draws=500))
     assert decision.verdict == verdict
     assert [estimate.n for estimate in decision.estimates] == [70, 90]
+    for estimate in decision.estimates:
+        assert [arm.label for arm in estimate.arms] == [qa.LABELS["example"]]
+        assert (estimate.measure, estimate.where["task"]) == ("first_statement", ["cypher"])
+    without_brands, of_all = (estimate.where for estimate in decision.estimates)
+    assert without_brands["kind"] == ["one hop", "unknown names"]
+    assert "kind" not in of_all
     assert "Of 90 questions, 10 are about an invented name" in decision.why
     assert "and 20 name a brand" in decision.why
     assert "On the other 60 questions" in decision.why

@@ -220,6 +220,33 @@ def test_rows_are_chosen_by_column_and_by_stratum():
         out.where(colour="red")
 
 
+def test_chosen_rows_state_what_they_all_meet_and_so_does_their_comparison():
+    rows = []
+    for number in range(12):
+        for arm in ("a", "b"):
+            row = Answer(
+                arm,
+                unit=str(number),
+                cluster=str(number),
+                task="xy"[number % 2],
+                strata={"kind": "stu"[number % 3]},
+                measures={"m": (number, 1.0)},
+            )
+            rows.append(row)
+    out = Outcomes(rows, draws=100)
+    chosen = out.where(kind=["s", "t"]).where(kind=["t", "u"], source="rerun")
+    assert chosen.conditions == {"kind": ("t",), "source": ("rerun",)}
+    assert chosen.select(chosen.frame.unit == "1").conditions == chosen.conditions
+    assert out.where(arm="a", unit=["1", "2"]).conditions == {}, "no condition on questions"
+    assert chosen.concat(out).conditions == {}, "the other rows need not meet it"
+    comparisons = chosen.compare([("a", "b")], "m", within="task")
+    assert [comparison.measure for comparison in comparisons] == ["m", "m"]
+    assert [comparison.conditions for comparison in comparisons] == [
+        {**chosen.conditions, "task": (task,)} for task in "xy"
+    ]
+    assert out.conditions == {}
+
+
 def test_an_auc_is_shown_with_its_decimals():
     answers_ = [
         make_row(

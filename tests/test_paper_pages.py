@@ -63,6 +63,10 @@ def test_what_decided_a_claim_here_has_both_arms_their_difference_and_n() -> Non
     assert words == "graph minus text, accuracy, a-model: +8.0 [+3.0, +13.0] points, n = 100"
     score = {**difference, "label": "graph", "difference": False, "arms": []}
     assert paper_pages._estimate_in_words(score) == "graph: 8.0 % [3.0, 13.0], n = 100"
+    # a score names its arm, and a ratio two
+    ratio = {**score, "arms": arms, "bound": 0.5}
+    assert paper_pages._estimate_in_words(ratio) == "graph: 8.0 % [3.0, 13.0], n = 100"
+    assert paper_pages._closest_by_arms([ratio]) == {}
 
 
 @pytest.mark.parametrize(

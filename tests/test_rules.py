@@ -226,6 +226,26 @@ def test_a_difference_names_both_arms_and_a_forced_tie_stays_apart():
     assert decide_here(tied, **tie).ties == decision.ties
 
 
+def test_an_estimate_states_its_arms_its_measure_and_what_its_rows_meet():
+    rows = outcomes(a=[1] * 40, b=[0] * 40)
+    rows.frame["task"] = ["in" if int(unit) < 20 else "out" for unit in rows.frame.unit]
+    of_task = {"source": ["rerun"], "task": ["in"]}
+
+    (score,) = decide_here(rows, above="a", bound=0.5, where={"task": ["in"]}).estimates
+    assert (score.measure, score.where, score.n) == ("accuracy", of_task, 20)
+    assert [(arm.label, arm.value) for arm in score.arms] == [("a", 1.0)]
+
+    (difference,) = decide_here(rows, better="a", than="b", where={"task": ["in"]}).estimates
+    assert (difference.measure, difference.where, difference.n) == ("accuracy", of_task, 20)
+
+    by_task = decide_here(rows, better="a", than="b", each="task").estimates
+    assert [estimate.where["task"] for estimate in by_task] == [["in"], ["out"]]
+
+    interaction = {"task": ["out", "in"]}
+    (gain,) = decide_here(rows, better="a", than="b", interaction=interaction).estimates
+    assert (gain.measure, gain.where["task"], gain.n) == ("accuracy", ["out", "in"], 40)
+
+
 def test_a_function_is_asked_here_only_if_it_reads_a_rerun():
     rule: Any = {"function": "benchmark_is_balanced", "words": "x", "of": ["rescored"]}
     decision = decide_here(outcomes(a=[1]), **rule)

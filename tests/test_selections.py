@@ -230,13 +230,6 @@ def test_conditions_stand_in_an_address_and_come_back() -> None:
     [
         ("GIT, LLM with RAG minus LLM, accuracy", 5, BY_FUNCTION, "task: GIT", "right"),
         (
-            "DDI, LLM with RAG minus LLM, accuracy",
-            4,
-            BY_FUNCTION,
-            "task: DDI; relation: an interaction",
-            "right",
-        ),
-        (
             "LLM with RAG minus LLM, accuracy (relation: none)",
             6,
             BY_RELATION,
@@ -271,11 +264,54 @@ def test_the_rows_of_a_verdict_are_as_many_as_it_counted(
     assert claim_pages._counted_rows({**estimate, "n": 999}, rule, [""], corpora) is None
 
 
-def test_a_rule_without_a_function_has_no_rows_but_those_that_it_states(
-    corpora: QuestionLists,
+@pytest.mark.parametrize("rule", [BY_FUNCTION, BY_RELATION])
+def test_rows_that_no_words_and_no_rule_name_are_not_guessed(
+    corpora: QuestionLists, rule: Rule
 ) -> None:
+    """Four questions of DDI state an interaction, which is no reason to take them for the four."""
     estimate = {"label": "DDI, LLM with RAG minus LLM, accuracy", "arms": [], "n": 4}
-    assert claim_pages._counted_rows(estimate, BY_RELATION, ["a-model"], corpora) is None
+    assert claim_pages._counted_rows(estimate, rule, ["a-model"], corpora) is None
+
+
+@pytest.mark.parametrize(
+    ("stated", "n", "rows", "measure"),
+    [
+        ({"source": ["rerun"]}, 15, "", "right"),
+        ({"source": ["rerun"], "task": ["GIT"]}, 5, "task: GIT", "right"),
+        (
+            {"task": ["DDI"], "relation": ["an interaction"], "run": ["laptop"]},
+            4,
+            "task: DDI; relation: an interaction",
+            "right",
+        ),
+        # of f1, whose values are not listed, all answers of both arms are shown
+        ({"task": ["GIT"]}, 5, "task: GIT", "f1"),
+    ],
+)
+def test_the_rows_of_a_verdict_are_those_that_its_estimate_states(
+    corpora: QuestionLists, stated: dict[str, list[str]], n: int, rows: str, measure: str
+) -> None:
+    arms = [{"label": "LLM with RAG", "value": 1.0}, {"label": "LLM", "value": 0.9}]
+    words = "the gain on GIT (relation: none)"
+    estimate = {"label": words, "arms": arms, "n": n, "measure": measure, "where": stated}
+    counted = claim_pages._counted_rows(estimate, BY_RELATION, ["a-model"], corpora)
+    assert counted
+    assert (counted.arm, counted.against, counted.rows) == ("rag", "alone", rows)
+    assert counted.measure == ("" if measure == "f1" else measure)
+    # the rows meet a condition that has no value, too, such as to be in a list of units
+    fewer = {**estimate, "n": n - 1}
+    assert claim_pages._counted_rows(fewer, BY_RELATION, ["a-model"], corpora) is None
+
+
+def test_of_several_models_the_one_that_an_estimate_states_is_shown() -> None:
+    rows = [[("graph", "a-model", 1.0), ("graph", "b-model", 0.0)]] * 3
+    lists = listed(rows)
+    estimate = {"label": "", "arms": [{"label": "Graph", "value": 0.0}], "n": 3}
+    for model in ("a-model", "b-model"):
+        stated = {**estimate, "where": {"source": ["rerun"], "model": [model]}}
+        counted = claim_pages._counted_rows(stated, BY_FUNCTION, ["a-model", "b-model", ""], lists)
+        assert counted
+        assert counted.model == model
 
 
 def test_an_arm_is_at_the_floor_if_it_is_right_no_more_often_than_one_answer_for_all(

@@ -444,6 +444,18 @@ def test_released_runs_that_disagree_about_lists_leave_the_claim_open(run, found
     assert "In the run of 1 November, the claim" in finding.why
 
 
+def test_a_recovered_share_names_the_two_arms_whose_f1_it_divides(run):
+    decide(run, page(normalised=7))
+    finding = next(each for each in run.here_findings if each.id.endswith("recovers"))
+    estimate = finding.estimates[1]
+    by_arm = {arm.label: arm.value for arm in estimate.arms}
+    assert list(by_arm) == ["normalised.graphrag", "correct.graphrag"]
+    assert estimate.value == pytest.approx(
+        by_arm["normalised.graphrag"] / by_arm["correct.graphrag"]
+    )
+    assert (estimate.measure, estimate.where) == ("f1", {"source": ["rerun"]})
+
+
 def test_where_nothing_is_found_the_drugs_are_the_clusters(run):
     """The counts of Format A with right names do not show which drugs were found."""
     n_by_arm = {"correct__format_a": 9, "misspelt__format_a": 0}

@@ -6,8 +6,8 @@ part does.
 
 import math
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from statistics import NormalDist
 from typing import Final, TypeVar, cast
@@ -114,7 +114,10 @@ class Part:
         unit: Unit of the measure, see `measures.unit`.
         bound: The value at which the claim's truth turns.
         words: The subject of a sentence about it; without one, a sentence quotes its label.
-        arms: Of a difference, the two arms.
+        arms: Of a difference or a ratio both arms, of a score its arm.
+        measure: Name of the measure.
+        where: What all its rows meet, see `outcomes.Outcomes.conditions`. A reader is led to the
+            rows of the arms that meet it, if these are as many as the interval's.
     """
 
     interval: Interval
@@ -124,6 +127,8 @@ class Part:
     bound: float | None = None
     words: str = ""
     arms: tuple[ArmValue, ...] = ()
+    measure: str = ""
+    where: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def estimate(self) -> Estimate:
         """The interval as a record keeps it."""
@@ -138,6 +143,8 @@ class Part:
             difference=isinstance(interval, Paired),
             bound=self.bound,
             arms=list(self.arms),
+            measure=self.measure,
+            where={name: list(values) for name, values in self.where.items()},
         )
 
     def verdict(self, n_parts: int = 1) -> Tested:

@@ -7,7 +7,7 @@ in `answers.Answer`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from math import nan
 from typing import Any, TypeAlias
@@ -25,6 +25,8 @@ from evaluation.published import Published
 
 Rows: TypeAlias = "Iterable[Answer] | pd.DataFrame"
 """The table of answers, as rows or as a frame."""
+Conditions: TypeAlias = Mapping[str, Sequence[str]]
+"""Columns and strata, with the values that each row has one of."""
 
 PAIRING_COLUMNS = ["task", "split", "unit", "of", "repeat"]
 """Rows of two arms are paired if they agree in these columns."""
@@ -32,6 +34,8 @@ PART_COLUMNS = ["task", "split", "of", "repeat"]
 """Columns that identify a part of an experiment."""
 DIFFERENCE = "difference in points"
 """Column of a table of paired tests."""
+_NOT_REMEMBERED = ("arm", "unit")
+"""Columns that are no condition on questions: an arm is named apart, and units are many."""
 AUC = "auc(p_yes)"
 WHY_NO_AUC = (
     "no AUC, for the replies have no log-probabilities of an answer's first token: the server "
@@ -70,6 +74,8 @@ class Comparison:
         test: The test of the first arm minus the second.
         p: The p-value of the test, adjusted by Holm's method for the family of tests.
         why_not_run: Why there is no test; scores and test are then no values to be read.
+        measure: Name of the measure.
+        conditions: What all compared rows meet, see `Outcomes`.
     """
 
     first: str
@@ -79,6 +85,8 @@ class Comparison:
     test: Paired
     p: float
     why_not_run: str = ""
+    measure: str = ""
+    conditions: Conditions = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -133,6 +141,8 @@ class Outcomes:
         draws: Number of bootstrap samples and permutations.
         sample: Whether the answers are about sample data. Tables and figures then say
             so.
+        conditions: What all rows meet, by the values that `where` selected. Other rows may meet
+            it too, where some were left out in another way.
     """
 
     def __init__(
@@ -162,6 +172,7 @@ class Outcomes:
         self.colours = dict(colours)
         self.draws = draws
         self.sample = sample
+        self.conditions: dict[str, tuple[str, ...]] = {}
 
     def where(self, **conditions: str | Sequence[str]) -> Outcomes:
         """Select the rows that meet all conditions.
@@ -176,10 +187,17 @@ class Outcomes:
             KeyError: If no row has the stratum.
         """
         mask = pd.Series(True, index=self.frame.index)
+        remembered = dict(self.conditions)
         for name, accepted in conditions.items():
-            values = [accepted] if isinstance(accepted, str) else list(accepted)
+            values = (accepted,) if isinstance(accepted, str) else tuple(accepted)
             mask &= self._column(name).isin(values)
-        return self.select(mask)
+            known = remembered.get(name, values)
+            remembered[name] = tuple(value for value in values if value in known)
+        selected = self.select(mask)
+        for column in _NOT_REMEMBERED:
+            remembered.pop(column, None)
+        selected.conditions = remembered
+        return selected
 
     def select(self, is_selected: pd.Series) -> Outcomes:
         """Select rows by a column of True and False, with the same labels and settings."""
@@ -206,18 +224,22 @@ class Outcomes:
         frames = [rows.frame for rows in (self, other) if not rows.frame.empty]
         frame = pd.concat(frames or [self.frame], ignore_index=True)
         combined = self._with_frame(frame)
+        combined.conditions = {}
         new_labels = {arm: text for arm, text in other.labels.items() if arm not in self.labels}
         combined.labels = self.labels | new_labels
         return combined
 
     def _with_frame(self, frame: pd.DataFrame) -> Outcomes:
-        return Outcomes(
+        """Some of the rows, with the same labels, settings and conditions."""
+        outcomes = Outcomes(
             frame,
             labels=self.labels,
             colours=self.colours,
             draws=self.draws,
             sample=self.sample,
         )
+        outcomes.conditions = self.conditions
+        return outcomes
 
     def _split(self, column: str) -> Iterator[tuple[str, Outcomes]]:
         """Split the rows by the values of a column.
@@ -232,7 +254,9 @@ class Outcomes:
             yield "", self
             return
         for value, rows in self.frame.groupby(column):
-            yield str(value), self._with_frame(rows)
+            part = self._with_frame(rows)
+            part.conditions = {**self.conditions, column: (str(value),)}
+            yield str(value), part
 
     @cached_property
     def arms(self) -> list[str]:
@@ -364,7 +388,16 @@ class Outcomes:
         )
         first_score = self._with_frame(first_rows).score(measure)
         second_score = self._with_frame(second_rows).score(measure)
-        return Comparison(first, second, model, (first_score, second_score), test, test.p)
+        return Comparison(
+            first,
+            second,
+            model,
+            (first_score, second_score),
+            test,
+            test.p,
+            measure=measure,
+            conditions=self.conditions,
+        )
 
     def format_score(self, measure: str, arm: str, digits: int | None = None) -> str | None:
         """Write a score as a table shows it.

@@ -61,7 +61,7 @@ class Reason(Entry):
 
 
 class ArmValue(Strict):
-    """One of the two arms of a difference."""
+    """An arm, and its score."""
 
     label: str
     value: float
@@ -79,7 +79,13 @@ class Estimate(Strict):
     difference: bool = Field(default=False, description="first arm minus second")
     bound: float | None = Field(default=None, description="where the claim's truth turns")
     arms: list[ArmValue] = Field(
-        default_factory=list, description="of a difference, the arms that it is between"
+        default_factory=list,
+        description="of a difference or a ratio both arms, of a score its arm; empty if unknown",
+    )
+    measure: str = Field(default="", description="name of the measure; empty if it is unknown")
+    where: dict[str, list[str]] = Field(
+        default_factory=dict,
+        description="columns and strata with the values that its rows have; empty if unknown",
     )
 
 

@@ -522,7 +522,14 @@ def _decide_interaction(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
             f"minus the lead {outside}"
         )
         part = Part(
-            difference, Criterion(rule), label, unit(rule.measure), rule.boundary, words=words
+            difference,
+            Criterion(rule),
+            label,
+            unit(rule.measure),
+            rule.boundary,
+            words=words,
+            measure=rule.measure,
+            where=rows.where(**rule.interaction).conditions,
         )
         parts.append(part)
         texts.append(
@@ -593,6 +600,8 @@ def _part_of_comparison(rule: Rule, comparison: Comparison, rows: Outcomes) -> P
         rule.boundary,
         words=f"{where}, {words}" if where else words,
         arms=tuple(arms),
+        measure=comparison.measure,
+        where=comparison.conditions,
     )
 
 
@@ -625,25 +634,38 @@ class Criterion:
 def _decide_bound(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
     """Decide a rule with `above`, `below` or `exactly` by scores."""
     groups = _group(rows, rule.each)
-    scores = [group.score(rule.measure, rule.arm) for group in groups.values()]
-    described = [
-        _describe_score(rule, rows, name, score) for name, score in zip(groups, scores, strict=True)
-    ]
+    parts = []
+    described = []
+    for name, group in groups.items():
+        score = group.score(rule.measure, rule.arm)
+        parts.append(_part_of_score(rule, group, name, score))
+        described.append(_describe_score(rule, group, name, score))
     why = " ".join(described)
     bound = rule.boundary
-    parts = []
-    for name, score in zip(groups, scores, strict=True):
-        label = _label_of_score(rule, rows, name)
-        words = _score_in_words(rule, rows, name)
-        parts.append(Part(score, Criterion(rule), label, unit(rule.measure), bound, words=words))
     if rule.exactly:
-        holds = all(score.value == bound for score in scores)
+        holds = all(part.interval.value == bound for part in parts)
         estimates = tuple(part.estimate() for part in parts)
         return Decision(decisions.exactly(holds), why, estimates=estimates)
     n_clusters = _smallest_cluster_count(groups.values())
     if not decisions.enough_clusters(n_clusters):
         return decisions.too_few_clusters(n_clusters, why)
     return decisions.decide_by_intervals(parts, (bound,), why=why, n_parts=n_parts)
+
+
+def _part_of_score(rule: Rule, rows: Outcomes, group: str, score: Score) -> Part:
+    """The part of a claim about the score of some rows, which are called by their group."""
+    arm = ArmValue(label=rows.label(rule.arm), value=score.value)
+    return Part(
+        score,
+        Criterion(rule),
+        _label_of_score(rule, rows, group),
+        unit(rule.measure),
+        rule.boundary,
+        words=_score_in_words(rule, rows, group),
+        arms=(arm,),
+        measure=rule.measure,
+        where=rows.conditions,
+    )
 
 
 def _group(rows: Outcomes, column: str) -> dict[str, Outcomes]:

@@ -1,15 +1,15 @@
 """What the pages say of claims by the answers to both questions, and of the papers' exhibits."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, combinations, product
+from itertools import chain, product
 from typing import Any, Final, get_args
 
 import pandas as pd
 
 from evaluation import figures, trials
-from evaluation.answers import RELEASED_MODEL
+from evaluation.answers import RELEASED_MODEL, released_model
 from evaluation.markup import Markup, escape, fine_print
 from evaluation.published import Exhibit, Rule, Shown, published
 from evaluation.verdicts import here_word, verdict_mark
@@ -233,54 +233,61 @@ def _rows_of_claim(
 def _counted_rows(
     estimate: Mapping[str, Any], rule: Rule, models: Sequence[str], lists: QuestionLists
 ) -> Selection | None:
-    """The rows that an estimate counted; None where no filter shows as many questions as it did."""
+    """The rows that an estimate counted; None where no filter shows as many questions as it did.
+
+    What is known of its rows holds for each of them. Where as many questions meet it, these are
+    the rows.
+    """
     arms = _arms_of_estimate(estimate, lists.entry["arms"])
     if not arms or not estimate.get("n"):
         return None
     arm, against = [*arms, ""][:2]
-    label = str(estimate["label"])
-    measures = viewer.measures_in_words(label, lists.measures) or [""]
-    named = _conditions_in_words(label, lists.strata)
-    for measure, model in product(measures, models):
-        unrestricted = Selection(arm, against, model, measure=measure)
-        stated = [*_stated_conditions(named, rule, lists.strata)]
-        counted = _with_count(unrestricted, stated, estimate["n"], lists)
-        # a function may leave out rows that no words name: what alone gives its number is taken
-        if not counted and _has_function(rule):
-            unstated = _unstated_conditions(named, lists.strata)
-            counted = _with_count(unrestricted, unstated, estimate["n"], lists)
-            counted = counted if len(counted) == 1 else []
-        if counted:
-            return counted[0]
+    measures = _measures_of_estimate(estimate, lists.measures)
+    models = _models_of_estimate(estimate, models)
+    conditions = [*_conditions_of_estimate(estimate, rule, lists.strata)]
+    for measure, model, where in product(measures, models, conditions):
+        rows = selections.conditions_text(where)
+        selection = Selection(arm, against, model, rows=rows, measure=measure)
+        if lists.select(selection).questions == estimate["n"]:
+            return selection
     return None
 
 
-def _with_count(
-    unrestricted: Selection, conditions: Iterable[Conditions], n_counted: int, lists: QuestionLists
-) -> list[Selection]:
-    """The parts of a selection that show this number of questions."""
-    counted = []
-    for each in conditions:
-        selection = replace(unrestricted, rows=selections.conditions_text(each))
-        if lists.select(selection).questions == n_counted:
-            counted.append(selection)
-    return counted
+def _measures_of_estimate(estimate: Mapping[str, Any], listed: Collection[str]) -> list[str]:
+    """The listed measures that an estimate may be of, and "", which is all answers of an arm.
+
+    A measure whose denominator is 0 for some answers counts these, but has no value for them.
+    """
+    stated = estimate.get("measure")
+    if not stated:
+        return [*viewer.measures_in_words(str(estimate["label"]), listed), ""]
+    return [stated, ""] if stated in listed else [""]
 
 
-def _has_function(rule: Rule) -> bool:
-    return bool(rule.function) or any(map(_has_function, rule.parts))
+def _models_of_estimate(estimate: Mapping[str, Any], models: Sequence[str]) -> Sequence[str]:
+    """Those of some models that an estimate states; all of them where it states none."""
+    stated = estimate.get("where", {}).get("model", ())
+    names = {*stated, *map(released_model, stated)}
+    chosen = [model for model in models if model in names]
+    return chosen or models
 
 
-def _stated_conditions(
-    named: Conditions, rule: Rule, strata: Mapping[str, Sequence[str]]
+def _conditions_of_estimate(
+    estimate: Mapping[str, Any], rule: Rule, strata: Mapping[str, Sequence[str]]
 ) -> Iterator[Conditions]:
-    """What words and rule say of the rows of an estimate, the likeliest first.
+    """The conditions that an estimate states; of one that states none, what words and rule say.
 
     Args:
-        named: The conditions that the words of the estimate name.
-        rule: The rule that it helped to decide.
+        estimate: What helped to decide a claim.
+        rule: The rule of the claim.
         strata: The values of each stratum, and of the task.
     """
+    stated = estimate.get("where", {})
+    if stated:
+        # the viewer has no filter for other columns, such as the source
+        yield {name: values for name, values in stated.items() if name in strata}
+        return
+    named = _conditions_in_words(str(estimate["label"]), strata)
     known = [where for where in _conditions_of_rule(rule) if where.keys() <= strata.keys()]
 
     def is_contradicted(where: Conditions) -> bool:
@@ -289,16 +296,6 @@ def _stated_conditions(
     known.sort(key=is_contradicted)
     yield from ({**where, **named} for where in known)
     yield named
-
-
-def _unstated_conditions(
-    named: Conditions, strata: Mapping[str, Sequence[str]]
-) -> Iterator[Conditions]:
-    """Further conditions: one or two values of one stratum."""
-    for name, values in strata.items():
-        if name not in named and name != "task":
-            for n_chosen in (1, 2):
-                yield from ({**named, name: chosen} for chosen in combinations(values, n_chosen))
 
 
 def _conditions_in_words(label: str, strata: Mapping[str, Sequence[str]]) -> Conditions:
@@ -320,7 +317,7 @@ def _interaction_in_words(label: str, strata: Mapping[str, Sequence[str]]) -> Co
     for name, values in strata.items():
         difference = label.partition(f": {name} ")[2]
         first, _, second = difference.partition(" minus ")
-        if first in values and second in values:
+        if difference and first in values and second in values:
             compared[name] = [first, second]
     return compared
 

@@ -196,7 +196,7 @@ class PaperPages(BoardPages):
         """Return what decided an answer, and whether its second arm only guesses."""
         words = escape(_estimate_in_words(estimate, models))
         answers = self.answers.get(row["here_notebook"])
-        if answers is None or len(estimate["arms"]) != 2:
+        if answers is None or not estimate["difference"] or not estimate["arms"]:
             return words
         label = estimate["arms"][1]["label"]
         arms = [arm for arm, name in answers.entry["arms"].items() if name == label]
@@ -316,7 +316,7 @@ def _closest_by_arms(
     """Return the difference of each two arms that is nearest to where the claim's truth turns."""
     closest: dict[tuple[str, str], Mapping[str, Any]] = {}
     for estimate in sorted(estimates, key=claim_pages.distance_from_bound):
-        if len(estimate["arms"]) == 2:
+        if estimate["difference"] and estimate["arms"]:
             first, second = (arm["label"] for arm in estimate["arms"])
             closest.setdefault((first, second), estimate)
     return closest

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -138,8 +139,11 @@ def _decisive_measures(chapter: Chapter, all_rows: pd.DataFrame) -> set[str]:
     if chapter.record is None:
         return set()
     findings = [*chapter.record.claims, *chapter.record.here_findings]
-    labels = {estimate.label for finding in findings for estimate in finding.estimates}
-    return {name for label in labels for name in measures_in_words(label, names)}
+    estimates = list(chain.from_iterable(finding.estimates for finding in findings))
+    stated = {estimate.measure for estimate in estimates}
+    labels = {estimate.label for estimate in estimates}
+    in_words = chain.from_iterable(measures_in_words(label, names) for label in labels)
+    return names.intersection(stated).union(in_words)
 
 
 def measures_in_words(words: str, names: Iterable[str]) -> list[str]:

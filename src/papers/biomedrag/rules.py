@@ -71,7 +71,16 @@ def _better(
             f"on {comparison.model}, the accuracy of {_arm_in_words(rows.label(comparison.first))} "
             f"minus that of {_arm_in_words(rows.label(comparison.second))}"
         )
-        parts.append(Part(comparison.test, criterion, label, bound=0.0, words=words))
+        part = Part(
+            comparison.test,
+            criterion,
+            label,
+            bound=0.0,
+            words=words,
+            measure=comparison.measure,
+            where=comparison.conditions,
+        )
+        parts.append(part)
     why = f"{' '.join(described)}{_training_note(arms)}"
     p = max(comparison.p for comparison in comparisons)
     n_clusters = int(rows.frame.groupby("task").cluster.nunique().min())

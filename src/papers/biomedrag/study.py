@@ -180,6 +180,8 @@ def comparable(out: Outcomes) -> Outcomes:
     Of DDI these are the test rows that state an interaction: the printed recalls are whole numbers
     of these and not of all rows (`balance.digits_table`).
     """
+    if all("relation" in strata for strata in out.frame.strata):
+        return out.where(relation=STATED)
     is_compared = [strata.get("relation", STATED) == STATED for strata in out.frame.strata]
     units_compared = out.frame.unit[is_compared]
     return out.where(unit=[*units_compared])

@@ -89,6 +89,8 @@ def within_scope(outcomes: Outcomes) -> Outcomes:
     In the paper, every question could be answered from the graph (Discussion, generality).
     """
     is_medquad = outcomes.frame.task == "medquad"
+    if is_medquad.all():
+        return outcomes.where(sort=SORTS_IN_SCOPE)
     sorts = outcomes.frame.strata.map(lambda strata: strata.get("sort"))
     return outcomes.select(~is_medquad | sorts.isin(SORTS_IN_SCOPE))
 

@@ -571,8 +571,8 @@ def _readings(rows: Outcomes) -> dict[str, Outcomes]:
     The project chose brands that the graph lacks. The paper names brands among its failures, and
     does not say how many of its questions had one.
     """
-    is_branded = _kinds(rows).eq(BRANDS)
-    return {WITHOUT_BRANDS: rows.select(~is_branded), ALL_QUESTIONS: rows}
+    other_kinds = [kind for kind in rows.strata("kind") if kind != BRANDS]
+    return {WITHOUT_BRANDS: rows.where(kind=other_kinds), ALL_QUESTIONS: rows}
 
 
 def _by_both_readings(rule: Rule, rows: Outcomes) -> Decision:

@@ -271,7 +271,16 @@ def _part_of_gain(outcomes: Outcomes, comparison: Comparison, measure: str) -> P
     label = ", ".join(filter(None, (" minus ".join(names), measure, comparison.model)))
     criterion = partial(_is_far, p=comparison.p)
     words = _difference_in_words(names, measure, comparison.model)
-    return Part(comparison.test, criterion, label, bound=FAR, words=words, arms=tuple(arms))
+    return Part(
+        comparison.test,
+        criterion,
+        label,
+        bound=FAR,
+        words=words,
+        arms=tuple(arms),
+        measure=comparison.measure,
+        where=comparison.conditions,
+    )
 
 
 def _difference_in_words(names: Sequence[str], measure: str, model: str) -> str:
@@ -1258,11 +1267,31 @@ def _decide_recovery(outcomes: Outcomes) -> Decision:
         )
         criterion = partial(decisions.above, bound=MOST)
         words = f"with corrected names, the share of its F1 that {name} recovers"
-        parts.append(Part(share, criterion, f"{name}, {n_drugs} drugs", bound=MOST, words=words))
+        part = Part(
+            share,
+            criterion,
+            f"{name}, {n_drugs} drugs",
+            bound=MOST,
+            words=words,
+            arms=_f1_values(outcomes, f"normalised.{arm}", f"correct.{arm}"),
+            measure="f1",
+            where=outcomes.conditions,
+        )
+        parts.append(part)
     why = " ".join(texts)
     if len(parts) < len(RECOVERED_ARMS):
         return Decision("inconclusive", why)
     return decisions.decide_by_intervals(parts, (MOST,), why=why)
+
+
+def _f1_values(outcomes: Outcomes, *arms: str) -> tuple[ArmValue, ...]:
+    """Return the F1 of each arm."""
+    values = []
+    for arm in arms:
+        top, bottom = _f1_sums(outcomes, arm).sum(axis=0)
+        value = float(top / bottom) if bottom else 0.0
+        values.append(ArmValue(label=outcomes.label(arm), value=value))
+    return tuple(values)
 
 
 def pipelines_are_brittle(
