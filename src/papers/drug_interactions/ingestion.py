@@ -391,7 +391,7 @@ def _language_model_text(chunks: Outcomes) -> str:
     own, other = (figures.number(score.value) for score in comparison.scores)
     n_chunks = chunks.frame.unit.nunique()
     return (
-        f"On the {n_chunks} chunks of text that both methods read, the F1 is {own} for a small "
+        f"On the {n_chunks} chunks that both methods read, the F1 is {own} for a small "
         f"language model without training for this task and {other} for "
         f"{SHORT_METHOD_WORDS[reader]}, a difference of {figures.points(comparison.test)} points."
     )
