@@ -280,8 +280,8 @@ def _limits(known: Outcomes, medquad: Outcomes) -> str:
     if nearer:
         others = figures.listed(nearer)
         limits.append(
-            "By the cosine, DrugRAG's answers are farther from MedQuAD's reference answers than "
-            f"those of {others}."
+            "DrugRAG's answers are farther from MedQuAD's reference answers than those of "
+            f"{others}."
         )
     return " ".join(limits)
 
