@@ -274,7 +274,7 @@ def _limits(known: Outcomes, medquad: Outcomes) -> str:
     not_ahead = _not_ahead(known, "ingested")
     if not_ahead:
         is_behind_all = len(not_ahead) == len(BASELINES)
-        over = " over any baseline" if is_behind_all else f" over {figures.listed(not_ahead)}"
+        over = "" if is_behind_all else f" over {figures.listed(not_ahead)}"
         limits.append(f"With a graph read from text, DrugRAG has no significant lead{over}.")
     nearer = _nearer(medquad)
     if nearer:
