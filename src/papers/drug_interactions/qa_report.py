@@ -5,7 +5,7 @@ These are printed numbers (Table II and the running text) and the page's answer.
 
 import math
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
 from typing import NamedTuple
@@ -382,71 +382,81 @@ def _scales_text(printed: Published) -> str:
         f"each gain {figures.listed(SCALES)}."
     ]
     for name, gain in gains.items():
-        shown = {
-            scale: figures.listed([_amount(value, scale) for value in values])
-            for scale, values in gain.by_scale().items()
-        }
-        scales = gain.scales()
-        where = f"only {figures.listed(scales)}" if scales else "on none of these scales"
-        amounts = f" ({'; '.join(shown[scale] for scale in scales)})" if scales else ""
-        stated = f"a gain of about {_percent(gain.stated, 0)} {OVER[name]}"
-        sentences.append(f"**Table II gives {stated} {where}**{amounts}.")
-        subject = "the gain is" if len(gain.baselines) == 1 else "the gains are"
-        for scale in SCALES:
-            if scale not in scales:
-                sentences.append(f"{evidence.sentence_case(scale)}, {subject} {shown[scale]}.")
-    if not set.intersection(*(set(gain.scales()) for gain in gains.values())):
+        sentences += _gain_sentences(gain, OVER[name])
+    scales = [set(gain.scales()) for gain in gains.values()]
+    if not set.intersection(*scales):
         sentences.append(
             "On no scale do both claims agree with Table II, so both are inconclusive."
         )
     return " ".join(sentences)
 
 
+def _gain_sentences(gain: StatedGain, over: str) -> Iterator[str]:
+    """Say on which scales Table II gives a stated gain, then the gain on each other scale."""
+    shown = {}
+    for scale, values in gain.by_scale().items():
+        amounts = [_amount(value, scale) for value in values]
+        shown[scale] = figures.listed(amounts)
+    scales = gain.scales()
+    stated = f"Table II gives a gain of about {_percent(gain.stated, 0)} {over}"
+    if scales:
+        amounts = [shown.pop(scale) for scale in scales]
+        yield f"**{stated} only {figures.listed(scales)}** ({'; '.join(amounts)})."
+    else:
+        yield f"**{stated} on none of these scales.**"
+    rows = figures.listed([baseline.row for baseline in gain.baselines])
+    noun, verb = ("gain", "is") if len(gain.baselines) == 1 else ("gains", "are")
+    for scale, amount in shown.items():
+        yield f"{evidence.sentence_case(scale)}, the {noun} over {rows} {verb} {amount}."
+
+
 def _tolerance_text(printed: Published) -> str:
     """Say how the tolerance, another divisor and the 8B model would change the result."""
-    gains = stated_gains(printed)
-    over_text = gains["gain_rag_text"]
-    for_text = min(over_text.distances().values())
-    for_both = {scale: max(gain.distances()[scale] for gain in gains.values()) for scale in SCALES}
+    no_retrieval, texts = stated_gains(printed).values()
+    for_texts = min(texts.distances().values())
+    for_both = {}
+    for scale, distance in texts.distances().items():
+        for_both[scale] = max(distance, no_retrieval.distances()[scale])
     nearest = min(for_both, key=lambda scale: for_both[scale])
-    alone, *texts = (_percent(share) for gain in gains.values() for share in gain.shares_of_best())
+    (alone,) = no_retrieval.shares_of_best()
+    others = [_percent(share) for share in texts.shares_of_best()]
     tolerance = f"{100 * GAIN_TOLERANCE:.1f} points"
-    small = stated_gains(printed, "8b")
-    sentences = [
+    return (
         f"A gain counts as the stated one if it lies within {tolerance} of it. With a tolerance of "
-        f"less than {_tenths(for_text)} points, none of the {figures.in_words(len(SCALES))} scales "
-        f"gives {_percent(over_text.stated, 0)} {OVER['gain_rag_text']}. With a tolerance of "
-        f"{_tenths(for_both[nearest])} points or more, Table II gives both gains {nearest}.",
-        f"Divided by DrugRAG's own score, the gains are {alone} over no retrieval, and "
-        f"{figures.listed(texts)} over the text baselines. These values are near both stated "
+        f"less than {_tenths(for_texts)} points, none of the {figures.in_words(len(SCALES))} "
+        f"scales gives {_percent(texts.stated, 0)} {OVER['gain_rag_text']}. With a tolerance of "
+        f"{_tenths(for_both[nearest])} points or more, Table II gives both gains {nearest}. "
+        f"Divided by DrugRAG's own score, the gains are {_percent(alone)} over no retrieval, and "
+        f"{figures.listed(others)} over the text baselines. These values are near both stated "
         "gains, but a gain is not usually measured in this way. They decide nothing, because we "
-        "computed them after we had fixed the rule.",
-        f"{evidence.sentence_case(SCALES[2])}, the gains of DrugRAG with the 8B model are "
-        f"{_gains_over(small.values())}.",
-    ]
-    if all(SCALES[2] in gain.scales() for gain in small.values()):
-        sentences.append(
-            f"Both stated gains therefore hold within {tolerance} for the 8B model, but the "
-            "abstract is about the 70B model."
-        )
-    return " ".join(sentences)
+        f"computed them after we had fixed the rule. {_small_model_text(printed, tolerance)}"
+    )
 
 
-def _gains_over(gains: Iterable[StatedGain]) -> str:
-    """List the gains in rating over each baseline."""
-    texts = []
+def _small_model_text(printed: Published, tolerance: str) -> str:
+    """Give the 8B model's gains in rating."""
+    gains = stated_gains(printed, "8b").values()
+    rating = SCALES[2]
+    amounts = []
     for gain in gains:
-        for baseline, value in zip(gain.baselines, gain.by_scale()[SCALES[2]], strict=True):
-            texts.append(f"{_percent(value)} over {baseline.row}")
-    return figures.listed(texts)
+        for baseline, value in zip(gain.baselines, gain.by_scale()[rating], strict=True):
+            amounts.append(f"{_percent(value)} over {baseline.row}")
+    text = (
+        f"{evidence.sentence_case(rating)}, the gains of DrugRAG with the 8B model are "
+        f"{figures.listed(amounts)}."
+    )
+    if any(rating not in gain.scales() for gain in gains):
+        return text
+    return (
+        f"{text} Both stated gains therefore hold within {tolerance} for the 8B model, but the "
+        "abstract is about the 70B model."
+    )
 
 
 def _digits_text(printed: Published) -> str:
     """Say which scales of ratings the digits of Table II allow."""
-    n, step, low, high = (
-        Decimal(str(printed.number(TEXT + name).value))
-        for name in ("questions", "rating_step", "lowest_mark", "highest_mark")
-    )
+    names = ("questions", "rating_step", "lowest_mark", "highest_mark")
+    n, step, low, high = (Decimal(printed.number(TEXT + name).printed) for name in names)
     of_range = 100 * step / (high - low) / n
     cut, to_even, up = (
         _possible(printed, [n_possible(printed, of_range, rounding)]) for rounding in ROUNDINGS
@@ -472,7 +482,8 @@ def _possible_as(printed: Published, step: Decimal) -> str:
 
 def _possible(printed: Published, counts: Sequence[int]) -> str:
     """Say how many values of Table II are possible, as a subject with its verb."""
-    n_values = figures.in_words(len(_table_two_numbers(printed)))
+    numbers = _table_two_numbers(printed)
+    n_values = figures.in_words(len(numbers))
     words = [figures.in_words(count) for count in sorted(set(counts))]
     if words == [n_values]:
         return f"all {n_values} values of Table II are"
@@ -488,7 +499,8 @@ ROUNDINGS = (ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP)
 def n_possible(printed: Published, step: Decimal, rounding: str) -> int:
     """Count the values of Table II that a multiple of `step` per cent is printed as."""
     digit = Decimal("0.1")
-    prints = {(k * step).quantize(digit, rounding) for k in range(int(100 / step) + 1)}
+    n_steps = int(100 / step)
+    prints = {(k * step).quantize(digit, rounding) for k in range(n_steps + 1)}
     values = _table_two_numbers(printed)
     return sum(Decimal(number.printed.removesuffix("%")) in prints for number in values)
 

@@ -1024,7 +1024,10 @@ class StatedGain:
     def by_scale(self) -> dict[str, list[float]]:
         """Return the gain on each baseline, by scale."""
         gains = [readings(self.best, baseline.value) for baseline in self.baselines]
-        return dict(zip(SCALES, map(list, zip(*gains, strict=True)), strict=True))
+        by_scale = {}
+        for position, scale in enumerate(SCALES):
+            by_scale[scale] = [gain[position] for gain in gains]
+        return by_scale
 
     def distances(self) -> dict[str, float]:
         """Return the largest distance between a gain and the stated one, by scale."""
