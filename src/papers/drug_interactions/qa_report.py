@@ -501,8 +501,8 @@ def n_possible(printed: Published, step: Decimal, rounding: str) -> int:
     digit = Decimal("0.1")
     n_steps = int(100 / step)
     prints = {(k * step).quantize(digit, rounding) for k in range(n_steps + 1)}
-    values = _table_two_numbers(printed)
-    return sum(Decimal(number.printed.removesuffix("%")) in prints for number in values)
+    values = [number.printed.removesuffix("%") for number in _table_two_numbers(printed)]
+    return sum(Decimal(value) in prints for value in values)
 
 
 def _table_two_numbers(printed: Published) -> list[Number]:
