@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import runpy
 import zipfile
@@ -31,6 +30,7 @@ from papers.drug_interactions import (
     entities,
     graph as kg,
     ingestion,
+    qa_report,
     relations,
     rules as paper_rules,
     textbook,
@@ -38,7 +38,7 @@ from papers.drug_interactions import (
 from papers.drug_interactions.corpora import CAUSES, INTERACTS, Entity, Fact, Relation, Sentence
 from resources import datasets
 from resources.services import GraphEndpoint
-from resources.settings import DATA, NOTEBOOKS, SAMPLE
+from resources.settings import DATA, SAMPLE
 
 NAMES = ("DDICorpus-2013.zip", "DRUG-AE.rel", "DRUG-DOSE.rel", "ADE-NEG.txt", "medquad_answers.zip")
 
@@ -670,14 +670,6 @@ def test_every_contradiction_names_its_numbers_and_its_sums_are_right(run: Run) 
 TABLE_TWO = [n for n in published.published("drug_interactions").numbers if n.table == "Table II"]
 
 
-def n_possible(step: str, rounding: str) -> int:
-    """Count the values of Table II that a multiple of `step` per cent is printed as."""
-    n_steps = int(100 / Decimal(step))
-    digit = Decimal("0.1")
-    prints = {(k * Decimal(step)).quantize(digit, rounding) for k in range(n_steps + 1)}
-    return sum(Decimal(n.printed.removesuffix("%")) in prints for n in TABLE_TWO)
-
-
 @pytest.mark.parametrize(
     ("rounding", "fitting"),
     [(ROUND_DOWN, (0, 8, 8)), (ROUND_HALF_EVEN, (0, 4, 8)), (ROUND_HALF_UP, (0, 2, 8))],
@@ -687,7 +679,11 @@ def test_the_digits_of_table_two_exclude_shares_of_a_hundred_and_no_scale_of_rat
 ) -> None:
     """Steps of a mean over 100 questions: of right answers, of half points as 1 + 4x, and as 5x."""
     assert len(TABLE_TWO) == 8
-    assert tuple(n_possible(step, rounding) for step in ("1", "0.125", "0.1")) == fitting
+    printed = published.published("drug_interactions")
+    counts = [
+        qa_report.n_possible(printed, Decimal(step), rounding) for step in ("1", "0.125", "0.1")
+    ]
+    assert tuple(counts) == fitting
 
 
 def test_the_page_says_which_scale_each_stated_gain_holds_on() -> None:
@@ -698,9 +694,7 @@ def test_the_page_says_which_scale_each_stated_gain_holds_on() -> None:
         "gain_no_retrieval": ["relative to the rating from 1 to 5"],
         "gain_rag_text": ["relative to the score from 0 to 1"],
     }
-    notebook = json.loads((NOTEBOOKS / "06_interactions_qa.ipynb").read_text("utf-8"))
-    texts = [" ".join("".join(cell["source"]).split()) for cell in notebook["cells"]]
-    (page,) = (text for text in texts if 'What "30 %"' in text)
+    page = qa_report.gains_text(printed)
     for size in ("70b", "8b"):
         for gain in paper_rules.stated_gains(printed, size).values():
             for baseline in gain.baselines:
@@ -709,6 +703,23 @@ def test_the_page_says_which_scale_each_stated_gain_holds_on() -> None:
                 assert size == "8b" or f"{100 * relative:.1f} %" in page, baseline.id
             for share in gain.shares_of_best():
                 assert size == "8b" or f"{100 * share:.1f} %" in page
+
+
+def test_the_text_on_the_gains_computes_its_numbers_from_table_two() -> None:
+    text = qa_report.gains_text(published.published("drug_interactions"))
+    scores = {n.id.rsplit(".", 2)[1]: n.value for n in TABLE_TWO if n.id.endswith("llama_70b")}
+    lead = scores["drugrag"] - scores["no_retrieval"]
+    assert f"In points, the gain over No Retrieval is {100 * lead:.1f}." in text
+    relative = lead / scores["no_retrieval"]
+    assert f"from 0 to 1, the gain over No Retrieval is {100 * relative:.1f} %." in text
+    rating = 4 * lead / (1 + 4 * scores["no_retrieval"])
+    assert f"only relative to the rating from 1 to 5** ({100 * rating:.1f} %)" in text
+    assert "less than 2.4 points, none of the three" in text
+    assert "of 4.3 points or more, Table II gives both gains relative to the rating" in text
+    assert "100 ratings in steps of 0.5 points is a multiple of 0.125 %" in text
+    assert "cut such means off after one decimal, all eight values" in text
+    assert "halves to even, four values are possible. If they rounded halves up, two" in text
+    assert "100 questions, none of the eight values" in text
 
 
 def test_the_small_models_gains_are_the_stated_ones_on_the_scale_of_one_to_five() -> None:
@@ -745,13 +756,13 @@ def test_gains_that_need_two_scales_are_left_open(run: Run) -> None:
     )
     assert {c.reason for c in run.claims} == {None}
     # the abstract has baselines, in the plural
-    assert "17.4 % more than RAG (Text) (66.2%)" in findings["gain_over_text"].why
-    assert "14.8 % more than GraphRAG (67.7%)" in findings["gain_over_text"].why
+    assert "17.4 %, higher than the score of RAG (Text) (66.2%)" in findings["gain_over_text"].why
+    assert "14.8 %, higher than the score of GraphRAG (67.7%)" in findings["gain_over_text"].why
     # 23.5 points of the normalised scale are 29.7 % of a rating between 1 and 5
     assert "29.7 %" in findings["gain_over_no_retrieval"].why
     for finding in findings.values():
-        assert "30 % holds relative to the rating from 1 to 5" in finding.why
-        assert "15 % holds relative to the score from 0 to 1" in finding.why
+        assert "30 % agrees with Table II relative to the rating from 1 to 5" in finding.why
+        assert "15 % agrees with Table II relative to the score from 0 to 1" in finding.why
     assert (
         "the gains are 14.8 % and 12.9 %. This measure of a gain does not decide"
         in findings["gain_over_text"].why
@@ -844,7 +855,7 @@ def test_the_speed_of_a_graph_is_decided_by_the_interval_of_the_median(
     (answered_by,) = run.here_findings[0].models
     assert answered_by.endswith("no language model")
     assert ("embedded graph" in answered_by) == (arm == "graph")
-    assert "10 of the 40 timed queries (25.0 %) return nothing" in run.here_findings[0].why
+    assert "10 of the 40 timed queries (25.0 %) returned nothing" in run.here_findings[0].why
 
 
 @pytest.mark.parametrize("arm", ["neo4j", "graph"])

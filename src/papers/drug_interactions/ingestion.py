@@ -396,9 +396,9 @@ def _language_model_text(chunks: Outcomes) -> str:
     own, other = (figures.number(score.value) for score in comparison.scores)
     n_chunks = chunks.frame.unit.nunique()
     return (
-        f"On the {n_chunks} chunks of text that both read, the F1 is {own} for a small language "
-        f"model without training for this task and {other} for {SHORT_METHOD_WORDS[reader]}, "
-        f"a difference of {figures.points(comparison.test)} points."
+        f"On the {n_chunks} chunks that both methods read, the F1 is {own} for a small "
+        f"language model without training for this task and {other} for "
+        f"{SHORT_METHOD_WORDS[reader]}, a difference of {figures.points(comparison.test)} points."
     )
 
 
@@ -412,10 +412,10 @@ def _details(out: Outcomes) -> str:
     for corpus in NAMES_OF_FACTS:
         n_sentences[corpus] = _facts(out, corpus).frame.unit.nunique()
     return (
-        "No other method without a language model has a higher F1. A fact is two names and how "
-        "they are related, and each method reads facts from the text alone. The scores cover "
+        "No other method without a language model has a higher F1. A fact consists of two names "
+        "and their relation. Each method reads facts from the text alone. The scores cover "
         f"{n_sentences['DDI']:,} sentences on interactions and {n_sentences['ADE']:,} on side "
-        "effects. Each of these sentences states a fact, or a method finds one in it."
+        "effects. Each of these sentences states a fact, or a method finds a fact in it."
     )
 
 

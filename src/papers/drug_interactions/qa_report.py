@@ -3,23 +3,33 @@
 These are printed numbers (Table II and the running text) and the page's answer.
 """
 
+import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
 from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 
-from evaluation import figures
+from evaluation import evidence, figures
 from evaluation.metrics import ALPHA, Score
 from evaluation.outcomes import Outcomes
-from evaluation.published import Published
+from evaluation.published import Number, Published
 from evaluation.record import Run
 from papers.drug_interactions.answering import ARMS, Arm
 from papers.drug_interactions.qa import BASELINES, comparable, is_useful, within_scope
-from papers.drug_interactions.rules import SCALES, rated_rows, readings, stated_gains, worth
+from papers.drug_interactions.rules import (
+    GAIN_TOLERANCE,
+    SCALES,
+    StatedGain,
+    rated_rows,
+    readings,
+    stated_gains,
+    worth,
+)
 
 PRINTED: dict[Arm, str] = {
     "alone": "no_retrieval",
@@ -164,7 +174,7 @@ def _report_cypher(run: Run, both: Outcomes, writer: str) -> None:
         note = (
             f"The share is of {share.n} questions. Of these questions, {n_branded} name a brand "
             "that the graph lacks, so the model's first Cypher statement cannot be right. Another "
-            f"{n_invented} ask about an invented name, so every valid statement is right."
+            f"{n_invented} questions are about an invented name, so every valid statement is right."
         )
         run.rerun(f"{TEXT}cypher.{step}", of_hundred, model=writer, note=note)
     note = "The median includes repairs and the time spent waiting for other requests."
@@ -265,12 +275,13 @@ def _limits(known: Outcomes, medquad: Outcomes) -> str:
     if not_ahead:
         is_behind_all = len(not_ahead) == len(BASELINES)
         over = "" if is_behind_all else f" over {figures.listed(not_ahead)}"
-        limits.append(f"With a graph read from text, it has no significant lead{over}.")
+        limits.append(f"With a graph read from text, DrugRAG has no significant lead{over}.")
     nearer = _nearer(medquad)
     if nearer:
         others = figures.listed(nearer)
         limits.append(
-            f"Its answers are farther from MedQuAD's reference answers than those of {others}."
+            "DrugRAG's answers are farther from MedQuAD's reference answers than those of "
+            f"{others}."
         )
     return " ".join(limits)
 
@@ -333,8 +344,9 @@ def _cause_of_loss(medquad: Outcomes) -> str:
     for comparison in comparable(medquad, [("drugrag", "alone")], "cosine_answered"):
         test = comparison.test
         text += (
-            f" On the {test.n} questions that both answered, the cosine of DrugRAG's answers to "
-            f"the references minus that of no retrieval is {figures.points(test)} points."
+            f" On the {test.n} questions that both methods answered, the cosine of DrugRAG's "
+            "answers to the references minus that of no retrieval is "
+            f"{figures.points(test)} points."
         )
     return text
 
@@ -347,6 +359,168 @@ def _best_baseline(known: Outcomes) -> str:
 def _f1_text(known: Outcomes, arm: str) -> str:
     """Return an F1 with its interval alone."""
     return figures.score_text(replace(known.score("f1", arm), unparsed=0))
+
+
+OVER = {"gain_no_retrieval": "over no retrieval", "gain_rag_text": "over both text baselines"}
+"""What the abstract's gains are gains over."""
+
+
+def gains_text(printed: Published) -> str:
+    """Say in Markdown on which scales the abstract's gains agree with Table II as printed.
+
+    It is arithmetic on Table II; no answer is rescored.
+    """
+    paragraphs = (_scales_text(printed), _tolerance_text(printed), _digits_text(printed))
+    return "\n\n".join(paragraphs)
+
+
+def _scales_text(printed: Published) -> str:
+    """Say on which scales the stated gains agree with the 70B model's scores."""
+    gains = stated_gains(printed)
+    sentences = [
+        "The abstract states both gains without a scale. With the 70B model's scores, we measure "
+        f"each gain {figures.listed(SCALES)}."
+    ]
+    for name, gain in gains.items():
+        sentences += _gain_sentences(gain, OVER[name])
+    scales = [set(gain.scales()) for gain in gains.values()]
+    if not set.intersection(*scales):
+        sentences.append(
+            "On no scale do both claims agree with Table II, so both are inconclusive."
+        )
+    return " ".join(sentences)
+
+
+def _gain_sentences(gain: StatedGain, over: str) -> Iterator[str]:
+    """Say on which scales Table II gives a stated gain, then the gain on each other scale."""
+    shown = {}
+    for scale, values in gain.by_scale().items():
+        amounts = [_amount(value, scale) for value in values]
+        shown[scale] = figures.listed(amounts)
+    scales = gain.scales()
+    stated = f"Table II gives a gain of about {_percent(gain.stated, 0)} {over}"
+    if scales:
+        amounts = [shown.pop(scale) for scale in scales]
+        yield f"**{stated} only {figures.listed(scales)}** ({'; '.join(amounts)})."
+    else:
+        yield f"**{stated} on none of these scales.**"
+    rows = figures.listed([baseline.row for baseline in gain.baselines])
+    noun, verb = ("gain", "is") if len(gain.baselines) == 1 else ("gains", "are")
+    for scale, amount in shown.items():
+        yield f"{evidence.sentence_case(scale)}, the {noun} over {rows} {verb} {amount}."
+
+
+def _tolerance_text(printed: Published) -> str:
+    """Say how the tolerance, another divisor and the 8B model would change the result."""
+    no_retrieval, texts = stated_gains(printed).values()
+    for_texts = min(texts.distances().values())
+    for_both = {}
+    for scale, distance in texts.distances().items():
+        for_both[scale] = max(distance, no_retrieval.distances()[scale])
+    nearest = min(for_both, key=lambda scale: for_both[scale])
+    (alone,) = no_retrieval.shares_of_best()
+    others = [_percent(share) for share in texts.shares_of_best()]
+    tolerance = f"{100 * GAIN_TOLERANCE:.1f} points"
+    return (
+        f"A gain counts as the stated one if it lies within {tolerance} of it. With a tolerance of "
+        f"less than {_tenths(for_texts)} points, none of the {figures.in_words(len(SCALES))} "
+        f"scales gives {_percent(texts.stated, 0)} {OVER['gain_rag_text']}. With a tolerance of "
+        f"{_tenths(for_both[nearest])} points or more, Table II gives both gains {nearest}. "
+        f"Divided by DrugRAG's own score, the gains are {_percent(alone)} over no retrieval, and "
+        f"{figures.listed(others)} over the text baselines. These values are near both stated "
+        "gains, but a gain is not usually measured in this way. They decide nothing, because we "
+        f"computed them after we had fixed the rule. {_small_model_text(printed, tolerance)}"
+    )
+
+
+def _small_model_text(printed: Published, tolerance: str) -> str:
+    """Give the 8B model's gains in rating."""
+    gains = stated_gains(printed, "8b").values()
+    rating = SCALES[2]
+    amounts = []
+    for gain in gains:
+        for baseline, value in zip(gain.baselines, gain.by_scale()[rating], strict=True):
+            amounts.append(f"{_percent(value)} over {baseline.row}")
+    text = (
+        f"{evidence.sentence_case(rating)}, the gains of DrugRAG with the 8B model are "
+        f"{figures.listed(amounts)}."
+    )
+    if any(rating not in gain.scales() for gain in gains):
+        return text
+    return (
+        f"{text} Both stated gains therefore hold within {tolerance} for the 8B model, but the "
+        "abstract is about the 70B model."
+    )
+
+
+def _digits_text(printed: Published) -> str:
+    """Say which scales of ratings the digits of Table II allow."""
+    names = ("questions", "rating_step", "lowest_mark", "highest_mark")
+    n, step, low, high = (Decimal(printed.number(TEXT + name).printed) for name in names)
+    of_range = 100 * step / (high - low) / n
+    cut, to_even, up = (
+        _possible(printed, [n_possible(printed, of_range, rounding)]) for rounding in ROUNDINGS
+    )
+    rating = f"{low:.0f} + {high - low:.0f}x"
+    return (
+        f"For the rating, we assume that a printed score x stands for {rating}, whereas the paper "
+        'calls its scores "out of 100". The digits of Table II cannot tell which is right. On the '
+        f"scale of {rating}, a mean of {n:.0f} ratings in steps of {step} points is a multiple of "
+        f"{float(of_range):g} %. If the authors cut such means off after one decimal, {cut} "
+        f"possible. If they rounded halves to even, {to_even} possible. If they rounded halves up, "
+        f"{up} possible. If a printed x stands for {high:.0f}x, "
+        f"{_possible_as(printed, 100 * step / high / n)} possible, whether cut off or rounded. As "
+        f"shares of right answers among {n:.0f} questions, {_possible_as(printed, 100 / n)} "
+        "possible."
+    )
+
+
+def _possible_as(printed: Published, step: Decimal) -> str:
+    counts = [n_possible(printed, step, rounding) for rounding in ROUNDINGS]
+    return _possible(printed, counts)
+
+
+def _possible(printed: Published, counts: Sequence[int]) -> str:
+    """Say how many values of Table II are possible, as a subject with its verb."""
+    numbers = _table_two_numbers(printed)
+    n_values = figures.in_words(len(numbers))
+    words = [figures.in_words(count) for count in sorted(set(counts))]
+    if words == [n_values]:
+        return f"all {n_values} values of Table II are"
+    if not any(counts):
+        return f"none of the {n_values} values of Table II is"
+    return f"{' or '.join(words)} values are"
+
+
+ROUNDINGS = (ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP)
+"""How the authors may have shortened a mean: cut off, or rounded in two ways."""
+
+
+def n_possible(printed: Published, step: Decimal, rounding: str) -> int:
+    """Count the values of Table II that a multiple of `step` per cent is printed as."""
+    digit = Decimal("0.1")
+    n_steps = int(100 / step)
+    prints = {(k * step).quantize(digit, rounding) for k in range(n_steps + 1)}
+    values = [number.printed.removesuffix("%") for number in _table_two_numbers(printed)]
+    return sum(Decimal(value) in prints for value in values)
+
+
+def _table_two_numbers(printed: Published) -> list[Number]:
+    return [number for number in printed.numbers if number.table == "Table II"]
+
+
+def _amount(value: float, scale: str) -> str:
+    """Return a gain on a scale, which is in points or relative."""
+    return f"{100 * value:.1f}" if scale == SCALES[0] else _percent(value)
+
+
+def _percent(share: float, digits: int = 1) -> str:
+    return f"{100 * share:.{digits}f} %"
+
+
+def _tenths(distance: float) -> str:
+    """Return the smallest tolerance in tenths of a point that allows a distance."""
+    return f"{math.ceil(1000 * distance - 1e-6) / 10:.1f}"
 
 
 MARKERS = "o^s"

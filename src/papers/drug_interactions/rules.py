@@ -80,15 +80,16 @@ def worth(outcomes: Outcomes, truth: Score | None) -> str:
     marks = {row["correctness"][0] for row in judgements.rows_with("correctness").measures}
     if len(marks) == 1:
         return (
-            f"the judge gives all {truth.n} answers with a known truth the same mark for "
-            f"correctness ({min(marks):.0f} of 5) and so does not tell right from wrong"
+            "the judge does not tell right from wrong. It gives the same mark for correctness "
+            f"({min(marks):.0f} of 5) to all {truth.n} answers that are known to be right or wrong"
         )
     can = "tells" if is_useful(truth) else "does not tell"
     missed = figures.score_text(judgements.score("missed"))
     passed = figures.score_text(judgements.score("passed"))
     return (
-        f"the judge {can} right from wrong in {truth.n} answers with a known truth. Its AUC is "
-        f"{figures.score_text(truth, 'ratio')}, where 0.5 is chance. It gives a mark below {PASS} "
+        f"the judge {can} right from wrong among {truth.n} answers that are known to be right or "
+        f"wrong. Its AUC is {figures.score_text(truth, 'ratio')}, where 0.5 is chance. The judge "
+        f"gives a mark below {PASS} "
         f"of 5 to {missed} of the right answers, and a mark of {PASS} or 5 to {passed} of the "
         "wrong answers"
     )
@@ -124,7 +125,7 @@ def _leads_by_kind(outcomes: Outcomes) -> str:
         return ""
     selections = {
         "on all questions": known,
-        'without the questions about an invented name, to which "Not known" is the right answer': (
+        'without the questions about an invented name, whose right answer is "Not known"': (
             known.select(kinds != INVENTED)
         ),
         "on the questions that ask for names": known.select(_asks_for_names(known)),
@@ -150,8 +151,8 @@ def _asks_for_names(rows: Outcomes) -> pd.Series:
 
 
 NO_RETRIEVAL: dict[str, Arm] = {
-    "if the arm without retrieval gets the question alone": "alone",
-    "if the arm without retrieval also gets DrugRAG's instruction": "none",
+    "if the method without retrieval gets the question alone": "alone",
+    "if the method without retrieval also gets DrugRAG's instruction": "none",
 }
 """The two readings of the arm without retrieval; the first is the paper's."""
 
@@ -225,7 +226,7 @@ def _abstention_text(medquad: Outcomes) -> str:
     for comparison in comparable(medquad, [("drugrag", "alone")], "cosine_answered"):
         test = comparison.test
         text += (
-            " On the questions that both answered, the cosine of DrugRAG minus that of no "
+            " On the questions that both methods answered, the cosine of DrugRAG minus that of no "
             f"retrieval is {figures.points(test)} points (n = {test.n})."
         )
     return f"{text} {cut_text(medquad)}"
@@ -256,8 +257,9 @@ def _leads_by_both_graphs(outcomes: Outcomes, **strata: str) -> Decision:
         return _without_needed(decision, found)
     decision = evaluate(by_gold, outcomes, "rerun", paper="")
     why = (
-        f"{decision.why} {limit} With right answers to so few questions, no lead with that graph "
-        "could be significant, so the rule asks only for a lead with the gold graph."
+        f"{decision.why} {limit} The right query finds so few right answers in chapter 05's graph "
+        "that no lead with this graph could be significant. The rule therefore asks only for a "
+        "lead with the gold graph."
     )
     if decision.verdict != "agrees":
         return replace(decision, why=why)
@@ -274,7 +276,7 @@ def _without_needed(decision: Decision, found: Outcomes) -> Decision:
     if not decision.needed or found.frame.empty or not _lacks_most_names(found):
         return decision
     why = (
-        f"{decision.why} What chapter 05's graph lacks limits this part of the rule more than the "
+        f"{decision.why} The gaps in chapter 05's graph limit this part of the test more than the "
         "number of questions does. We therefore do not estimate how many questions would decide "
         "the claim."
     )
@@ -306,7 +308,7 @@ def _limit_text(found: Outcomes) -> str:
     ceiling = found.score("f1", "query_ingested")
     is_found = _is_found(found)
     text = (
-        f"On chapter 05's graph, the right query, which is written by hand, has an F1 of "
+        f"On chapter 05's graph, the right query, which we wrote by hand, has an F1 of "
         f"{figures.score_text(ceiling)}. Its F1 is above 0 on {is_found.sum()} of {ceiling.n} "
         "questions."
     )
@@ -318,10 +320,11 @@ def _limit_text(found: Outcomes) -> str:
     n_no = sum(answer == NO for answer in right_answers)
     of_names = with_names.score("f1", "query_ingested")
     return (
-        f"{text} It needs no fact of the graph for {n_invented + n_no} of these {is_found.sum()} "
-        f"questions, because {n_invented} are about an invented name and {n_no} have the answer "
-        f"no. On the {of_names.n} questions that ask for names, its F1 is "
-        f"{figures.score_text(of_names)}, and above 0 on {_is_found(with_names).sum()} of them."
+        f"{text} For {n_invented + n_no} of these {is_found.sum()} questions, the query needs no "
+        f"fact of the graph, because {n_invented} are about an invented name and {n_no} have the "
+        f"answer no. On the {of_names.n} questions that ask for names, the query's F1 is "
+        f"{figures.score_text(of_names)}. It is above 0 on {_is_found(with_names).sum()} of these "
+        "questions."
     )
 
 
@@ -347,12 +350,18 @@ def _invented_text(outcomes: Outcomes, *arms: str) -> str:
     for arm in arms:
         share = figures.score_text(others.score("first_statement", arm))
         shares.append(f"{share} {PROMPTS[arm]}")
-    return (
+    text = (
         f" Of {rows.frame.unit.nunique()} questions, {counts[INVENTED]} are about an invented "
-        f"name, for which every valid statement is right, and {counts.get(BRANDS, 0)} name a "
-        "brand, for which no first statement can be right. On the other "
-        f"{others.frame.unit.nunique()} questions, the share of right first statements is "
-        f"{figures.listed(shares)}."
+        "name. For these questions, every valid statement is right."
+    )
+    if BRANDS in counts:
+        text += (
+            f" Another {counts[BRANDS]} questions name a brand. For these questions, no first "
+            "statement can be right."
+        )
+    return (
+        f"{text} On the other {others.frame.unit.nunique()} questions, the share of right first "
+        f"statements is {figures.listed(shares)}."
     )
 
 
@@ -371,15 +380,16 @@ class ShareText:
 
 RESCUED = ShareText(
     "First statements that found nothing, share resolved by a later step",
-    "a later step resolved {share} of the first statements that wrongly found nothing (n = {n})",
+    "a later step resolved {share} of the first Cypher statements that wrongly found nothing "
+    "(n = {n})",
 )
 FIRST_RIGHT = ShareText(
     "Questions, share whose first statement is right",
-    "the first statement is right for {share} of the questions (n = {n})",
+    "the first Cypher statement is right for {share} of the questions (n = {n})",
 )
 FOUND_NOTHING = ShareText(
     "Wrong first statements, share that found nothing",
-    "{share} of the wrong first statements found nothing (n = {n})",
+    "{share} of the wrong first Cypher statements found nothing (n = {n})",
 )
 
 
@@ -399,11 +409,13 @@ def _rescuers_text(outcomes: Outcomes) -> str:
     is_branded = frame.strata.map(lambda strata: strata.get("kind") == BRANDS)
     n_branded = int((by_program & is_branded).sum())
     text = (
-        f"Of these {len(frame)} statements, the model's own repair resolved {by_model}, and the "
-        f"program's relaxed statement resolved {int(by_program.sum())}."
+        f"The model's own repair resolved {by_model} of these {len(frame)} statements. The "
+        f"program's less strict statement resolved {int(by_program.sum())}."
     )
     if by_program.any():
-        text += f" In {n_branded} of the {int(by_program.sum())} cases, the question names a brand."
+        text += (
+            f" In {n_branded} of these {int(by_program.sum())} cases, the question names a brand."
+        )
     return text
 
 
@@ -492,9 +504,10 @@ def _queries_text(known: Outcomes, arm: str) -> str:
         return text
     precision = replace(found.score("evidence_precision", arm), unparsed=0)
     n_relaxed = n_found - n_own
-    by_whom = f"The model itself wrote the query for {n_own if n_relaxed else 'all'} of them."
+    n_by_model = n_own if n_relaxed else "all"
+    by_whom = f"For {n_by_model} of these {n_found} questions, the model itself wrote the query."
     if n_relaxed:
-        by_whom += f" For the other {n_relaxed}, the program had relaxed the model's query."
+        by_whom += f" For the other {n_relaxed}, a program had made the model's query less strict."
     return (
         f"{text} {by_whom} The precision on these {n_found} questions is "
         f"{figures.score_text(precision)}."
@@ -543,10 +556,10 @@ def _chains_text(outcomes: Outcomes) -> str:
         reach = replace(reached.score("within_reach", "drugrag"), unparsed=0)
         search = figures.score_text(plain.score("f1", "keyword"))
         sentences.append(
-            f" On questions with {kind}, the last statement is right for {n_right} of "
-            f"{len(statements)}, while DrugRAG's evidence holds {figures.score_text(reach)} of the "
-            f"right names. Without any model, a search for all facts about the names in these "
-            f"questions has an F1 of {search}."
+            f" On questions with {kind}, the model's last Cypher statement is right for {n_right} "
+            f"of {len(statements)} questions. The evidence in DrugRAG's prompts contains "
+            f"{figures.score_text(reach)} of the right names. Without any model, a search for all "
+            f"facts about the names in these questions has an F1 of {search}."
         )
     return "".join(sentences)
 
@@ -609,7 +622,7 @@ def _share_by_both_readings(measure: str, outcomes: Outcomes, text: ShareText) -
             estimates=(estimate.model_copy(update={"label": label}),),
         )
     joined = _join_readings(readings)
-    return replace(joined, why=f"The prompt of these statements has one example. {joined.why}")
+    return replace(joined, why=f"The prompt for these statements has one example. {joined.why}")
 
 
 _OF_CLAIM: Mapping[Verdict, str] = {
@@ -754,7 +767,7 @@ def graph_answers_in_milliseconds(outcomes: Outcomes, **_: Any) -> Decision:  # 
     n_empty = sum(measures["answered"][0] == 0 for measures in found.measures)
     if len(found):
         share = figures.number(n_empty / len(found))
-        why += f" {n_empty} of the {len(found)} timed queries ({share}) return nothing."
+        why += f" {n_empty} of the {len(found)} timed queries ({share}) returned nothing."
     # no model took part, although one answers elsewhere in the chapter
     return replace(decision, why=why, models=(f"{STORES[store]}, with no language model",))
 
@@ -762,10 +775,10 @@ def graph_answers_in_milliseconds(outcomes: Outcomes, **_: Any) -> Decision:  # 
 def latency_like_agentic(_: Outcomes, **__: Any) -> Decision:  # noqa: ANN401
     """Say why no answer tells how long a question takes (Discussion, speed)."""
     why = (
-        "Here the arms ask many questions at once, so no question was timed from its start to its "
-        "end. A test would ask one question at a time in all three arms, and replay no stored "
-        "reply. Chapter 18 times single questions, but none in which an agent searches or a model "
-        "writes Cypher."
+        "In this run, each method gets many questions at once, so no question was timed from its "
+        "start to its end. A test would ask one question at a time with all three methods, and "
+        "replay no stored reply. Chapter 18 times single questions, but none for which an agent "
+        "searches or a model writes Cypher."
     )
     return Decision("not tested", why, reason="no answers")
 
@@ -776,14 +789,14 @@ def one_query_for_two_hops(_: Outcomes, **__: Any) -> Decision:  # noqa: ANN401
         "Cypher can express chains, so one query retrieves a chain from any graph that holds it. "
         "We wrote the query by hand, and plain Python computes the right answers from the same "
         "facts. A wrong answer could therefore only show a fault of the database or of our query. "
-        "Other claims, about questions that chain facts, test what a model's queries retrieve."
+        "Other claims about questions that chain facts test what a model's queries retrieve."
     )
 
 
 def smaller_prompt(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     """Say why a test of the lengths of prompts could not fail (Discussion, speed)."""
     why = (
-        "In the paper, a prompt holds either at most ten results or five chunks of about 1,000 "
+        "In the paper, a prompt contains at most ten results or five chunks of about 1,000 "
         "tokens each (Setup; Methods, stage 3). These settings decide the claim, whatever the "
         "questions are. This project's passages are shorter than the paper's chunks."
     )
@@ -791,8 +804,8 @@ def smaller_prompt(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     if {"drugrag", "text"} <= rows.arms_with("prompt_tokens"):
         facts, passages = (rows.score("prompt_tokens", arm) for arm in ("drugrag", "text"))
         why += (
-            f" In this run, a prompt has {facts.value:.0f} tokens on average with facts, and "
-            f"{passages.value:.0f} tokens with passages (n = {facts.n:,})."
+            f" In this run, a prompt with facts has {facts.value:.0f} tokens on average, and a "
+            f"prompt with passages has {passages.value:.0f} (n = {facts.n:,})."
         )
     return _by_construction(why)
 
@@ -833,7 +846,7 @@ def larger_answers_better(
     by_model = Outcomes(frame.assign(arm=frame.model), draws=outcomes.draws)
     (comparison,) = by_model.compare([(large, small)], "f1")
     test = comparison.test
-    why = evidence.comparison_sentence(comparison, (large, small), "F1 of DrugRAG's answer sets")
+    why = evidence.comparison_sentence(comparison, (large, small), "F1 of DrugRAG's answers")
     gain = Part(
         test,
         partial(decisions.better, p=test.p, margin=FAR),
@@ -1008,15 +1021,25 @@ class StatedGain:
     best: float
     baselines: Sequence[Number]
 
+    def by_scale(self) -> dict[str, list[float]]:
+        """Return the gain on each baseline, by scale."""
+        gains = [readings(self.best, baseline.value) for baseline in self.baselines]
+        by_scale = {}
+        for position, scale in enumerate(SCALES):
+            by_scale[scale] = [gain[position] for gain in gains]
+        return by_scale
+
+    def distances(self) -> dict[str, float]:
+        """Return the largest distance between a gain and the stated one, by scale."""
+        distances = {}
+        for scale, gains in self.by_scale().items():
+            distances[scale] = max(abs(gain - self.stated) for gain in gains)
+        return distances
+
     def scales(self) -> list[str]:
         """Return the scales on which the gain on each baseline is the stated one."""
-        gains = [readings(self.best, baseline.value) for baseline in self.baselines]
-        scales = []
-        for position, scale in enumerate(SCALES):
-            distances = [abs(gain[position] - self.stated) for gain in gains]
-            if max(distances) <= GAIN_TOLERANCE:
-                scales.append(scale)
-        return scales
+        distances = self.distances().items()
+        return [scale for scale, distance in distances if distance <= GAIN_TOLERANCE]
 
     def text(self) -> str:
         """Return the gains as read, and as stated."""
@@ -1024,9 +1047,9 @@ class StatedGain:
         for baseline in self.baselines:
             points, relative, rated = readings(self.best, baseline.value)
             sentences.append(
-                f"This score is {100 * points:.1f} points or {100 * relative:.1f} % more than "
-                f"{baseline.row} ({baseline.printed}). As a rating from 1 to 5, it is "
-                f"{100 * rated:.1f} % more."
+                f"It is {100 * points:.1f} points, or {100 * relative:.1f} %, higher than the "
+                f"score of {baseline.row} ({baseline.printed}). On the scale of ratings from 1 to "
+                f"5, DrugRAG is {100 * rated:.1f} % higher than {baseline.row}."
             )
         sentences.append(f"The abstract states a gain of about {100 * self.stated:.0f} %.")
         return " ".join(sentences)
@@ -1037,7 +1060,7 @@ class StatedGain:
 
     def scales_text(self) -> str:
         """Return on which scales the stated gain holds, as a sentence."""
-        subject = f"The stated gain of {100 * self.stated:.0f} % holds"
+        subject = f"A gain of {100 * self.stated:.0f} % agrees with Table II"
         scales = self.scales()
         if not scales:
             return f"{subject} on none of the three scales."
@@ -1067,7 +1090,7 @@ def _decide_gain(printed: Published, name: str) -> Decision:
     """
     best = printed.number("drug_interactions.table2.drugrag.llama_70b")
     gains = stated_gains(printed)
-    sentences = [f"DrugRAG's score is {best.printed}.", gains[name].text()]
+    sentences = [f"DrugRAG's score in Table II is {best.printed}.", gains[name].text()]
     sentences += [gain.scales_text() for gain in gains.values()]
     shares = [f"{100 * share:.1f} %" for share in gains[name].shares_of_best()]
     difference = "gain is" if len(shares) == 1 else "gains are"
