@@ -317,7 +317,7 @@ def test_a_drug_that_is_only_named_is_not_shown_as_taken(folder):
     answer = opened(folder).ask("What does A17 take?", system.make_filters(since="2021-09-01"))
     is_taken = {row["medication"]: row["read_as_taken"] for row in answer.details["registry"]}
     assert is_taken == {"lacosamide": True, "zonisamide": False}
-    assert "zonisamide (named, but not read as taken then)" in str(answer)
+    assert "zonisamide (named in the note, but not read as taken on that date)" in str(answer)
 
 
 def test_filters_hold_whatever_the_question_says(folder):
@@ -419,7 +419,7 @@ def test_what_the_registry_contradicts_is_said_beside_the_answer(
     [
         (
             "Lacosamide 100 mg b.i.d. [1]",
-            ("The cited passage [1] does not contain 100 mg. It stands in [2].",),
+            ("The cited passage [1] does not contain 100 mg. The value is in [2].",),
         ),
         ("Lacosamide 100 mg b.i.d. [2]", ()),
         ("Lacosamide 50 mg from 2 March 2021, then 100 mg twice a day [1, 2]", ()),

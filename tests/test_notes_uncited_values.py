@@ -29,7 +29,7 @@ def warnings(answer: str, *texts: str, cited: tuple[int, ...] = (1,)) -> tuple[s
 def test_a_dose_that_another_passage_has_is_said_with_its_place() -> None:
     answer = "Levetiracetam 750 mg tablets oral bid. [1]"
     assert warnings(answer, OLD, "Well.", NEW, NEW, NEW) == (
-        "The cited passage [1] does not contain 750 mg. It stands in [3], [4] and [5].",
+        "The cited passage [1] does not contain 750 mg. The value is in [3], [4] and [5].",
     )
     assert warnings(answer, OLD, "Well.") == (
         "The cited passage [1] does not contain 750 mg. No other passage that the model read "
@@ -37,7 +37,7 @@ def test_a_dose_that_another_passage_has_is_said_with_its_place() -> None:
     )
     assert warnings(answer, OLD) == ("The cited passage [1] does not contain 750 mg.",)
     assert warnings(answer, OLD, "Well.", NEW, cited=(1, 2)) == (
-        "None of the cited passages [1] and [2] contains 750 mg. It stands in [3].",
+        "None of the cited passages [1] and [2] contains 750 mg. The value is in [3].",
     )
 
 

@@ -446,7 +446,7 @@ def test_every_link_of_the_scoreboards_opens_as_many_rows_as_it_says() -> None:
     for text in ("RAG (Format B)", "RAG (Format A)"):
         least = min(each["value"] for each in estimates if each["arms"][1]["label"] == text)
         assert re.search(
-            rf"Released answers.*?\{100 * least:+.1f} \[[^]]+\] points over {re.escape(text)}", row
+            rf"Released files.*?\{100 * least:+.1f} \[[^]]+\] points over {re.escape(text)}", row
         )
     assert "RAG (Format A, authors&#39; prompt) is no better than guessing." in row
     assert row.index("no better than guessing") < row.index("With the prompts printed in the paper")

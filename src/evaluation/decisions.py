@@ -253,7 +253,7 @@ def _corrected_in_words(n: int, n_intervals: int) -> str:
     if n > n_intervals:
         return f"{figures.in_words(n)} intervals, from families of {total} each,"
     if n == n_intervals:
-        return f"all {total} intervals"
+        return "both intervals" if n == 2 else f"all {total} intervals"
     return f"{figures.in_words(n)} of the {total} intervals"
 
 

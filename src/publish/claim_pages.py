@@ -109,7 +109,7 @@ def _by_print(question: Question, claims: pd.DataFrame, word: str) -> str:
     is_printed = question.chosen(claims, word)["basis"] == "printed"
     if not is_printed.any():
         return ""
-    how_many = "" if len(is_printed) == 1 else "all "
+    how_many = {1: "", 2: "both "}.get(len(is_printed), "all ")
     if not is_printed.all():
         how_many = f"{is_printed.sum()} "
     return f" ({how_many}by printed numbers alone)"
@@ -129,8 +129,9 @@ def counts_table(claims: pd.DataFrame, subjects: Mapping[str, str]) -> str:
         rows.append(cells)
     rows.append({"Paper": f"all ({len(claims)})", **_linked_counts(claims, "")})
     caption = (
-        "Claims by their answers to both questions. The first five columns say whether a claim "
-        "holds for the paper's system, the last four whether it holds here. A count opens its list"
+        "Number of claims by their answers to both questions. The first five columns answer "
+        "whether a claim holds for the paper's system. The last four columns answer whether it "
+        "holds here. A count opens its list"
     )
     return table(rows, caption, "rag-cards rag-counts")
 
@@ -539,6 +540,7 @@ def folded_trial(claim_id: str) -> Markup:
         return Markup()
     text = (
         f"If the printed values were true, a data set of {trial.n:,} rows would support the claim "
-        f"in fewer than 80 % of simulations. For 80 %, a data set needs about {trial.needs:,} rows."
+        f"in fewer than 80 % of simulations. A data set needs about {trial.needs:,} rows to "
+        "support the claim in 80 % of simulations."
     )
     return pieces.folded("Power", text)

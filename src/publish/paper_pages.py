@@ -307,7 +307,7 @@ def _released_differences(row: Mapping[str, Any]) -> Markup:
     among = f" (the {smallest} of the differences of {n_models} models)"
     models = among if n_models > 1 else ""
     text = f"{figures.listed(differences)}, n = {n:,}{models}"
-    return _named_line("Released answers", escape(_together(text)))
+    return _named_line("Released files", escape(_together(text)))
 
 
 def _closest_by_arms(

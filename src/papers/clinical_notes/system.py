@@ -360,7 +360,7 @@ def _spoken_row(row: Mapping[Any, Any]) -> str:
     if pd.notna(row["intake_times_per_day"]):
         text += f", {row['intake_times_per_day']:g} a day"
     if not row["read_as_taken"]:
-        text += " (named, but not read as taken then)"
+        text += " (named in the note, but not read as taken on that date)"
     return f"{text}; seizures {row['seizure_status']} ({row['source_text_file']})"
 
 

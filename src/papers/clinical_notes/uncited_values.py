@@ -419,7 +419,7 @@ def _warning(written: str, cited: Sequence[int], holders: Sequence[int], n_passa
     else:
         text = f"None of the cited passages {_numbers(cited)} contains {written}."
     if holders:
-        return f"{text} It stands in {_numbers(holders)}."
+        return f"{text} The value is in {_numbers(holders)}."
     if len(cited) < n_passages:
         return f"{text} No other passage that the model read contains it."
     return text

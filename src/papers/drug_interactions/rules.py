@@ -379,7 +379,7 @@ class ShareText:
 
 
 RESCUED = ShareText(
-    "First statements that found nothing, share resolved by a later step",
+    "Share of first statements without a result that a later step resolved",
     "a later step resolved {share} of the first Cypher statements that wrongly found nothing "
     "(n = {n})",
 )
@@ -388,7 +388,7 @@ FIRST_RIGHT = ShareText(
     "the first Cypher statement is right for {share} of the questions (n = {n})",
 )
 FOUND_NOTHING = ShareText(
-    "Wrong first statements, share that found nothing",
+    "Share of wrong first statements that found nothing",
     "{share} of the wrong first Cypher statements found nothing (n = {n})",
 )
 
