@@ -80,7 +80,7 @@ def test_verdicts_by_printed_numbers_are_counted_apart(claims: pd.DataFrame) -> 
     assert "1 agrees (by printed numbers alone), 1 is inconclusive, 1 cannot be tested" in text
     assert text.count("printed numbers") == 1
     twice = pd.concat([claims, claims])
-    assert "2 agree (all by printed numbers alone)" in claim_pages.balance(twice)
+    assert "2 agree (both by printed numbers alone)" in claim_pages.balance(twice)
     released = pd.concat([claims, claims.assign(basis="rescored")])
     assert "2 agree (1 by printed numbers alone)" in claim_pages.balance(released)
 

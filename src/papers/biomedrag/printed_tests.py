@@ -288,11 +288,11 @@ _ZERO_ON_ADE: Final = (
     "others must be the value without retrieval (n = 0), but the text does not say which."
 )
 _ADINT: Final = (
-    " On ADInt, the paper prints two higher values for LLaMA2 13B with RA-KNN-n: 62.77 (n not "
-    "read) and 62.63 (n = 15). LLaMA2 13B with BiomedRAG has 62.22, so RA-KNN-n leads by 4 and 3 "
-    "of 720 rows. The paper's Section 2.2 itself calls n = 15 superior on ADInt. As a statement "
-    "about printed scores alone, the claim is wrong. However, a difference of so few rows does not "
-    "show that one system is better than the other."
+    " On ADInt, the paper prints an F1 of 62.22 for LLaMA2 13B with BiomedRAG. For LLaMA2 13B with "
+    "RA-KNN-n, two printed values are higher: 62.77 (n not read) and 62.63 (n = 15). RA-KNN-n "
+    "therefore leads by 4 and 3 of 720 rows. The paper's Section 2.2 itself calls n = 15 superior "
+    "on ADInt. As a statement about printed scores alone, the claim is wrong. However, a "
+    "difference of so few rows does not show that one system is better than the other."
 )
 _PANEL_B: Final = (
     " Figure 2 (b), on ChemProt, is headed LLaMA2 13B, and we read it as such. Its value without "
@@ -668,8 +668,8 @@ def _what_would_decide(printed: Published, claim: str) -> str:
     if not undecidable:
         return ONLY_PAIRED
     return (
-        f"{undecidable}. Therefore, even both systems' answers to every row could not support the "
-        "claim."
+        f"{undecidable}. The claim would therefore stay undecided even if both systems' answers "
+        "to every row were known."
     )
 
 
@@ -791,8 +791,8 @@ def _what_would_decide_on_par(printed: Published, compared: Sequence[_OnPar]) ->
         return ONLY_PAIRED
     return (
         f" On {figures.listed(undecidable)}, even the narrowest interval that the scores allow "
-        "contains the margin. Therefore, even both systems' answers to each row would not decide "
-        "the claim."
+        "contains the margin. The claim would therefore stay undecided even if both systems' "
+        "answers to each row were known."
         f"{_against_llama2(printed, undecidable)}"
     )
 
