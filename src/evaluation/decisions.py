@@ -12,7 +12,7 @@ from itertools import chain
 from statistics import NormalDist
 from typing import Final, TypeVar, cast
 
-from evaluation import evidence, figures, formats
+from evaluation import figures, formats
 from evaluation.metrics import ALPHA, Score
 from evaluation.paired import Paired
 from evaluation.published import ON_PAR
@@ -238,7 +238,7 @@ def corrected_text(corrections: Iterable[Correction]) -> str:
         still = f"still {verb}" if refutes else f"no longer {verb}"
         subject = _corrected_in_words(len(texts), n_intervals)
         sentences.append(f" After Bonferroni's correction, {subject} {still} the claim.")
-        sentences += [f" {evidence.sentence_case(text)}." for text in texts]
+        sentences += [f" With the correction, {text}." for text in texts]
     return "".join(sentences)
 
 

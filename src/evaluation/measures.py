@@ -30,7 +30,7 @@ LABELS = {
     "retrieval precision": "precision without the search for names",
     "candidates outside": "candidates outside the patient or period",
     "cites": "share of answers that cite a passage",
-    "cited passage holds right answer": "share of cited passages with the right answer",
+    "cited passage holds right answer": "share of cited passages that contain the right answer",
     "spelt": "share spelt correctly",
     "faiss rank correlation": "rank correlation with FAISS",
 }

@@ -71,7 +71,9 @@ REASONS: Final[Mapping[Reason, str]] = {
     "judge at chance": "The judge cannot tell right from wrong answers (a larger model may).",
     "one model": "The claim compares models, but only one answered (name a second model).",
     "printed only": "The rule reads only printed numbers or released files, and no rerun.",
-    "undefined": "The paper defines no measure of its claim (only its authors can define one).",
+    "undefined": (
+        "The paper defines no measure for what it claims (only its authors can define one)."
+    ),
     "not public": (
         "The required data, code or models are not public (only their release would help)."
     ),

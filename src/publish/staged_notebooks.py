@@ -3,7 +3,7 @@
 import ast
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -207,6 +207,7 @@ class StagedNotebook:
             if output["output_type"] == "error" and "raises-exception" not in tags:
                 raise self._error(output, number)
             self._stage_output(output, has_claims=has_claims)
+        cell["outputs"] = _once_listed(cell["outputs"])
 
     def _error(self, output: Output, number: int) -> PageError:
         path = self.path
@@ -231,6 +232,16 @@ class StagedNotebook:
             output["data"] = {"text/html": f"<p>{escape(sentence)}</p>"}
         elif has_claims and CLAIMS in "".join(data.get("text/html", "")):
             output["data"] = {"text/html": _LISTED}
+
+
+def _once_listed(outputs: Sequence[Output]) -> list[Output]:
+    """Refer to the list of claims once, however many of a cell's outputs it replaces."""
+    kept: list[Output] = []
+    for output in outputs:
+        is_listed = output.get("data", {}).get("text/html") == _LISTED
+        if not (is_listed and output in kept):
+            kept.append(output)
+    return kept
 
 
 def join_cells(cells: Iterable[Cell]) -> Iterator[Cell]:

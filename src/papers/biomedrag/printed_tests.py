@@ -376,9 +376,9 @@ _MORE: Final = {
 _CHOSEN_BY_OUTCOME: Final = ("more_documents_do_not_help",)
 """Claims whose printed values are known because they agree: these can refute, but not support."""
 _OF_SOME_PANEL: Final = (
-    " If the claim is about some data set, it holds, because a larger n is significantly worse "
-    "than n = 1 in both panels. If the claim is about every panel that the paper's Section 2.2 "
-    "lists, it is open. Together, the two readings leave the claim open."
+    " Read for at least one data set, the claim holds, because a larger n is significantly worse "
+    "than n = 1 in both panels. Read for every panel that the paper's Section 2.2 lists, it is "
+    "open. Together, the two readings leave the claim open."
 )
 """What the claims of `_CHOSEN_BY_OUTCOME` are where their printed values agree."""
 _NEAREST: Final = {
