@@ -1,15 +1,17 @@
 """Numbers of figures and tables, tables as CSV, and the gallery."""
 
+import copy
 import csv
 import io
 import zipfile
+from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
 
 from evaluation import figures
-from publish import chapter_extras
+from publish import chapter_extras, staged_notebooks
 
 
 def cell(*outputs: figures.Html) -> dict[str, Any]:
@@ -103,3 +105,15 @@ def test_a_cell_that_is_tagged_as_the_core_is_open_in_place_of_it() -> None:
     cells = [code("rank()", "core"), code("rows = run.answer(arms, asked)")]
     chapter_extras.open_core(cells)
     assert [c["metadata"]["tags"] for c in cells] == [["core"], ["hide-input"]]
+
+
+def test_several_lists_of_claims_in_a_cell_are_referred_to_once() -> None:
+    claims = {"output_type": "display_data", "data": {"text/html": f"{staged_notebooks.CLAIMS}'>"}}
+    table = {"output_type": "display_data", "data": {"text/html": "<table></table>"}}
+    cell = {"metadata": {}, "outputs": [claims, table, copy.deepcopy(claims)]}
+    notebook = staged_notebooks.StagedNotebook(Path("a.ipynb"))
+    notebook._stage_code(cell, 1, has_claims=True)
+    shown = [output["data"]["text/html"] for output in cell["outputs"]]
+    assert len(shown) == 2
+    assert "list of claims" in shown[0]
+    assert shown[1] == "<table></table>"
