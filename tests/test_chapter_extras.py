@@ -110,7 +110,8 @@ def test_a_cell_that_is_tagged_as_the_core_is_open_in_place_of_it() -> None:
 def test_several_lists_of_claims_in_a_cell_are_referred_to_once() -> None:
     claims = {"output_type": "display_data", "data": {"text/html": f"{staged_notebooks.CLAIMS}'>"}}
     table = {"output_type": "display_data", "data": {"text/html": "<table></table>"}}
-    cell = {"metadata": {}, "outputs": [claims, table, copy.deepcopy(claims)]}
+    outputs = [claims, table, copy.deepcopy(claims)]
+    cell: dict[str, Any] = {"metadata": {}, "outputs": outputs}
     notebook = staged_notebooks.StagedNotebook(Path("a.ipynb"))
     notebook._stage_code(cell, 1, has_claims=True)
     shown = [output["data"]["text/html"] for output in cell["outputs"]]
