@@ -197,8 +197,11 @@ def evaluate(
     """
     context = _Context(kind, paper, "paper", facts or {})
     if others := _foreign_helpers(rule, context):
-        did = "ran" if kind == "rerun" else "scored the answers"
-        decision = decisions.another_model(rule.scope, others, did)
+        if kind == "rerun":
+            decision = decisions.another_model(rule.scope, others, "ran")
+        else:
+            scored = "scores by {}"
+            decision = decisions.another_model(rule.scope, others, "scored the answers", scored)
         return _name_unfetched(decision, rule, context)
     return _ask(rule, outcomes.where(source=SOURCES[kind]), context)
 

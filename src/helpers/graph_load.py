@@ -70,8 +70,8 @@ class Loader(Catalogue):
         Args:
             type_name: Type of the relationships.
             rows: Keys of the two nodes. The other fields are the relationship's properties.
-            start: Label, key property and field of the node at the start.
-            end: Label, key property and field of the node at the end.
+            start: Label and key property of the start node, and the field of each row with its key.
+            end: The same for the end node.
             progress: Whether to show a progress bar.
 
         Returns:
