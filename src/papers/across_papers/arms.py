@@ -519,7 +519,7 @@ def _describe_fastest(outcomes: Outcomes, best: str, seconds: Mapping[str, Score
     if fastest == best or seconds[fastest].high >= seconds[best].low:
         return (
             f"Each architecture was timed on {seconds[best].n} questions, too few to say which of "
-            "the best architectures is faster."
+            "the best architectures is fastest."
         )
     time_of_fastest = figures.number(seconds[fastest].value, "seconds")
     points = figures.points(comparisons[fastest].test)

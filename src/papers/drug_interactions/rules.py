@@ -1047,9 +1047,9 @@ class StatedGain:
         for baseline in self.baselines:
             points, relative, rated = readings(self.best, baseline.value)
             sentences.append(
-                f"It is {100 * points:.1f} points, or {100 * relative:.1f} %, higher than the "
-                f"score of {baseline.row} ({baseline.printed}). On the scale of ratings from 1 to "
-                f"5, DrugRAG is {100 * rated:.1f} % higher than {baseline.row}."
+                f"DrugRAG's score is {100 * points:.1f} points, or {100 * relative:.1f} %, higher "
+                f"than the score of {baseline.row} ({baseline.printed}). On the scale of ratings "
+                f"from 1 to 5, DrugRAG is {100 * rated:.1f} % higher than {baseline.row}."
             )
         sentences.append(f"The abstract states a gain of about {100 * self.stated:.0f} %.")
         return " ".join(sentences)
