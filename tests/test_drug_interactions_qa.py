@@ -1168,7 +1168,7 @@ def test_both_readings_are_said_to_refute_a_clear_lead_in_cosine() -> None:
     )
     assert decision.verdict == "differs"
     assert "four intervals, from families of three each, still refute the claim" in decision.why
-    assert "The cosine of DrugRAG minus that of No retrieval (may say not known)" in decision.why
+    assert "the cosine of DrugRAG minus that of No retrieval (may say not known)" in decision.why
     assert (
         "Both readings refute the claim, because in each a corrected interval lies below the 5"
         in (decision.why)

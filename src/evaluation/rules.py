@@ -780,8 +780,8 @@ def _score_in_words(rule: Rule, rows: Outcomes, group: str) -> str:
 def _label_of_score(rule: Rule, rows: Outcomes, group: str) -> str:
     """The measure, the arm and what its rows were restricted to: `Recall of Text RAG (plain)`."""
     measure = evidence.sentence_case(measure_words(rule.measure))
-    of = "for" if measure.startswith("Share ") else "of"
-    label = f"{measure} {of} {rows.label(rule.arm)}"
+    preposition = "for" if measure.startswith("Share ") else "of"
+    label = f"{measure} {preposition} {rows.label(rule.arm)}"
     conditions = [" or ".join(values) for values in rule.where.values()]
     if conditions:
         label += f" ({', '.join(conditions)})"

@@ -236,12 +236,12 @@ class StagedNotebook:
 
 def _once_listed(outputs: Sequence[Output]) -> list[Output]:
     """Refer to the list of claims once, however many of a cell's outputs it replaces."""
-    kept: list[Output] = []
+    shown: list[Output] = []
     for output in outputs:
         is_listed = output.get("data", {}).get("text/html") == _LISTED
-        if not (is_listed and output in kept):
-            kept.append(output)
-    return kept
+        if not (is_listed and output in shown):
+            shown.append(output)
+    return shown
 
 
 def join_cells(cells: Iterable[Cell]) -> Iterator[Cell]:
