@@ -145,7 +145,7 @@ def test_a_chapter_shows_each_check_with_the_figures_of_what_is_found() -> None:
     assert text.startswith("Audit of the released answers")
     assert all(check in text for check in audit.CHECKS)
     assert "found in 1 of 1" in text
-    assert "right answers after character" in text
+    assert "right answers just after character" in text
     assert "in another split" not in text
     assert "needs " not in text
 

@@ -159,7 +159,7 @@ def test_the_answer_leads_with_the_fine_tuned_model_and_calls_significant_what_i
         "Prompted with the example, GPT-4 scores significantly higher than without it on UMLS."
         in summary
     )
-    assert "the fine-tuned model is right on 33.3 % of the 60 rows of UMLS." in summary
+    assert "the fine-tuned model is right on 33.3 % of 60 test rows of UMLS." in summary
     assert (
         "BiomedRAG raises the F1 of LLaMA2 13B by 3.68 points on UMLS and 0.84 points on ADInt."
         in summary
@@ -242,7 +242,7 @@ def test_printed_cells_of_ddi_are_compared_on_the_rows_that_state_an_interaction
         run, out.concat(toy(run, "UMLS", {"lora": 1, "lora_rag": 1})), ["DDI", "UMLS"]
     )
     assert re.search(
-        r"is right on \S+ % of the 60 rows of DDI that state an interaction\.", summary
+        r"is right on \S+ % of 60 test rows of DDI that state an interaction\.", summary
     )
     assert "On all 150 rows of DDI, accuracy is " in summary
     assert "higher with the example than without it" in summary
@@ -629,13 +629,13 @@ def test_the_ablation_leaves_no_printed_number_and_no_claim_untold(run: record.R
     out = Outcomes(rows, labels=ablation.labels([0, 1, 5], [3, 4, 5]), draws=100)
     words = ablation.summary(out, [0, 1, 5])
     assert words.startswith(
-        "**With the diversity step, which adds documents with the retrieved pairs in other orders, the fine-tuned model's "
+        "**With the diversity step, which adds documents that combine retrieved pairs in different orders, the fine-tuned model's "
         "accuracy is significantly higher on GIT, by 83.3 ["
     )
     assert "We found no significant difference for the trained scorer on GIT and GIT-RE." in words
     assert "On GIT, accuracy is 5.0 [" in words, "what is not significant, too"
     assert "On GIT, accuracy is 83.3 [" in words
-    assert "compares BiomedRAG with seven variants on each data set" in words
+    assert "compares BiomedRAG with seven other arms on each data set" in words
     assert "had the highest F1 with n = 5 on GIT and n = 5 on GIT-RE." in words
     assert_short_answer(words, run)
     html = unescape(ablation.reproduction_table(run, out, [3, 4, 5], "F1").html)

@@ -1341,6 +1341,27 @@ def test_files_that_a_page_shows_are_shown_as_they_are(project: Project) -> None
         assert (REPOSITORY / path).read_text().rstrip() in shown
 
 
+@pytest.mark.book
+def test_no_page_names_a_folder_of_the_machine_that_built_it(project: Project) -> None:
+    pages = list(project.site.rglob("*.html"))
+    assert project.site / "helpers.html" in pages
+    for page in pages:
+        text = page.read_text()
+        assert str(project.root) not in text, page
+        assert str(REPOSITORY) not in text, page
+
+
+def test_claims_that_a_run_does_not_test_are_folded_behind_those_that_it_tests() -> None:
+    record = load(RESULTS / "laptop" / "06_interactions_qa.json")
+    tested, untested = str(pieces.findings(record)).split("<ul><li>")
+    n_untested = untested.count("<summary>")
+    assert f"<summary>{n_untested} claims that this run does not test</summary>" in tested
+    assert set(re.findall('data-verdict="([^"]+)"', untested)) == {"cannot be tested", "not asked"}
+    n_tested = tested.count("<summary>") - 1
+    claims = {finding.id for finding in [*record.claims, *record.here_findings]}
+    assert n_tested + n_untested == len(claims)
+
+
 @pytest.mark.parametrize(
     ("name", "whose"), [("17_qarag_answers", "The paper"), ("18_across_papers", "This book")]
 )

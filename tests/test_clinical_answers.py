@@ -194,7 +194,9 @@ def test_a_citation_of_an_answer_that_the_chart_lacks_holds_no_right_answer_and_
 def test_answers_that_cite_right_passages_and_are_wrong_are_counted():
     out = Outcomes([*rows([True, False], "500 mg [2]"), *rows([True], "500 mg [1] [2]")][:20])
     words = ca.citations_in_words(out)
-    assert words.startswith("20 answers from retrieved passages cite a passage. In 14 of these")
+    assert words.startswith(
+        "20 answers from retrieved passages have a value and cite a passage. In"
+    )
     assert words.endswith(" Of these 14 answers, 7 are wrong.")
     assert "No answer" in ca.citations_in_words(Outcomes(rows([True], "500 mg")))
 
@@ -208,13 +210,14 @@ def test_kinds_that_no_answer_cites_are_named_and_the_others_counted_apart():
     half = [replace(row, unit=f"{row.unit} bare", cluster=f"{row.cluster} bare") for row in bare]
     mixed += [row for row in half if row.task not in uncited_kinds]
     words = ca.uncited_kinds_in_words(Outcomes(mixed, draws=200))
-    assert words.startswith("Of 90 answers of the kinds outcome, timeline and effectiveness")
-    assert "none cites a passage. Of the 240 answers of the other kinds, 50.0 %" in words
-    assert words.endswith("This interval contains one half.")
-    assert (
-        ca.uncited_kinds_in_words(Outcomes(citing)) == "Some answers of every kind cite a passage."
-    )
-    assert ca.uncited_kinds_in_words(Outcomes(bare)) == "No answer of any kind cites a passage."
+    assert "no such answer of the kinds outcome, timeline and effectiveness (n = 90) cites" in words
+    assert "Of such answers of the other kinds (n = 240), 50.0 %" in words
+    assert "This interval contains one half." in words
+    assert words.endswith("these counts include questions that the chart does not answer.")
+    words = ca.uncited_kinds_in_words(Outcomes(citing))
+    assert words == "For every kind, some answers from retrieved passages cite a passage."
+    words = ca.uncited_kinds_in_words(Outcomes(bare))
+    assert words == "No answer from retrieved passages has a value and cites a passage."
     none = Outcomes(rows([True], "Not found in chart."))
     assert "No answer from retrieved passages has a value" in ca.uncited_kinds_in_words(none)
 

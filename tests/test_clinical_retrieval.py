@@ -559,7 +559,7 @@ def test_one_candidate_of_another_patient_is_counted():
     rows = ranked_rows("", "", 0.1)
     words = rankings.filters_in_words(rows)
     assert words.startswith(
-        "40 questions name a patient or a period. Of these questions, 0 name a period."
+        "40 questions name a patient or a period. Of these questions, none names a period."
     )
     assert "None of the 40 questions has a candidate" in words
     [row] = rows.where(arm="lexical", unit="q0").frame.to_dict("records")
@@ -572,6 +572,10 @@ def test_one_candidate_of_another_patient_is_counted():
         "41 questions name a patient or a period. Of these questions, 1 names a period."
     )
     assert "1 of the 41 questions has a candidate" in words
+    assert rankings.filters_in_words(rows.where(unit="q0")) == (
+        "One question names a patient or a period. It names no period and has no candidate passage "
+        "from another patient or period."
+    )
 
 
 def test_a_gain_is_shown_for_questions_that_name_a_drug_and_for_those_that_name_none():
@@ -680,7 +684,7 @@ def test_notes_of_others_have_rows_of_their_own(tmp_path):
 
 
 def test_the_answer_of_the_page_compares_the_hybrid_with_the_best_of_its_parts():
-    parts = "BM25's score, the medication boost and the reranker"
+    parts = "BM25's score, the medication boost with penalty and the reranker"
     for gain, verdict, verb in ((0.1, "better", "raise"), (-0.1, "worse", "lower")):
         charts = ranked_rows("all-MiniLM-L6-v2", "all-MiniLM-L6-v2", gain)
         charts = charts.concat(charts.where(arm="hybrid").frame.assign(arm="tuned"))
@@ -696,7 +700,7 @@ def test_the_answer_of_the_page_compares_the_hybrid_with_the_best_of_its_parts()
     equal = equal.concat(equal.where(arm="hybrid").frame.assign(arm="tuned"))
     answer, _ = rankings.summary(equal).split("\n\n")
     assert "is not significantly better at ranking passages than" in answer
-    assert "No part changes the hybrid's ranking significantly." in answer
+    assert "No part changes the hybrid's nDCG@10 significantly." in answer
 
 
 def test_the_answer_of_the_page_is_short_on_the_stored_answers():

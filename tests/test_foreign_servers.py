@@ -270,7 +270,7 @@ def _note(name: str, chapter: str, record: records.Record) -> None:
 
 def _without_version(text: str) -> str:
     """What was not as it was meant: all but the engine's version."""
-    return "; ".join(part for part in text.split("; ") if "requests" in part or "replies" in part)
+    return "; ".join(part for part in text.split("; ") if "request" in part or "repl" in part)
 
 
 def _version(foreign: Foreign) -> str:

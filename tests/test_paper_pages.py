@@ -105,3 +105,17 @@ def test_a_headline_that_does_not_agree_says_why_on_its_row() -> None:
     assert "1 is significant &amp; 7 are not." in inconclusive
     for verdict in ("agrees", "cannot be tested", "not tested"):
         assert not paper_pages._folded_reason({"verdict": verdict, "why": why})
+
+
+def test_a_long_reason_is_cut_and_linked_to_the_whole() -> None:
+    row = {
+        "verdict": "inconclusive",
+        "why": "Of 8 differences (p = 0.02), 1 is significant. One is negative. On DDI, we count "
+        "368 rows. On ADInt, we count 720 rows.",
+        "paper": "biomedrag",
+        "id": "biomedrag.claim.superior",
+    }
+    shown = paper_pages._folded_reason(row)
+    assert "368 rows." in shown
+    assert "720 rows." not in shown
+    assert 'href="scoreboard-biomedrag.html#biomedrag.claim.superior"' in shown

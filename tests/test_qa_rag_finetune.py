@@ -194,7 +194,11 @@ def test_the_table_of_splits_counts_what_is_asked(sample: data.Data) -> None:
         {q.source for q in test_questions["documents"]}
     )
     share_trained_on = dict(
-        zip(table["split"], table["test questions of a document that was trained on"], strict=True)
+        zip(
+            table["split"],
+            table["test questions whose document is in the training set"],
+            strict=True,
+        )
     )
     assert share_trained_on[tuning.SPLITS["rows"]].value == 1
     assert share_trained_on[tuning.SPLITS["documents"]].value == 0

@@ -189,18 +189,27 @@ def test_the_paper_s_filter_gives_the_printed_triple(real):
 
 def test_the_figure_says_which_names_it_merges(sider):
     """Insulin and insulin are one drug there."""
-    assert "so SIDER's 3 names are 2 drugs" in sd.describe_selection(sider)
+    assert "so SIDER's 3 names with an ATC code are 2 drugs" in sd.describe_selection(sider)
 
 
 def test_the_answer_names_the_reading_and_the_rule_that_fit():
     readings = pd.DataFrame(
-        {"counted": ["lines"], "associations": 9, "drugs": 3, "effects": 4, "off": [0.0]}
+        {
+            "kept": ["preferred terms"],
+            "counted": "lines",
+            "drug": "name as written",
+            "associations": 9,
+            "drugs": 3,
+            "effects": 4,
+            "off": 0.0,
+        }
     )
     rule = {"of drugs with": "ATC code in SIDER", "take": "the 2 names with the most terms"}
     selections = pd.DataFrame([{**rule, "same order": "yes"}])
     text = sd.answer(readings, selections)
-    assert "give exactly the three counts" in text
+    assert "gives exactly the three counts" in text
+    assert 'keeps "preferred terms", takes each name as written as one drug' in text
     assert rule["take"] in text
-    assert "come nearest to" in sd.answer(readings.assign(off=0.1), selections)
+    assert "comes nearest to" in sd.answer(readings.assign(off=0.1), selections)
     assert_short_answer(text)
     assert "SIDER" in sd.answer(None, None)

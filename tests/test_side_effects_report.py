@@ -356,7 +356,8 @@ def test_the_same_graph_with_the_other_model_shows_that_retrieval_did_not_fail(
     finding = next(finding for finding in run.claims if finding.kind == "rescored")
     assert finding.verdict == verdict
     n_right, n_errors = 6 - n_wrong, 6 + n_wrong
-    assert f"answers {n_right} of these {n_errors} pairs correctly" in finding.why
+    right_pairs = f"all {n_errors}" if n_right == n_errors else f"{n_right} of the {n_errors}"
+    assert f"For {right_pairs} pairs of these errors, another model gives" in finding.why
     chance = "that none of 2 failures concerns an unlinked pair is 25.0 %"
     assert (chance in finding.why) == (n_linked == 2)
 
@@ -511,6 +512,19 @@ def test_an_unstated_version_of_a_hosted_model_is_not_called_retired(run):
     assert "versions are not stated" in reason.why
 
 
+@pytest.mark.parametrize(
+    ("value", "other", "shown"),
+    [
+        (-0.31252, -0.307, ("\N{MINUS SIGN}0.313 points", "\N{MINUS SIGN}0.307 points")),
+        (2.16, 2.31, ("+2.16 points", "+2.31 points")),
+        (0.5, 0.5, ("+0.50 points", "+0.50 points")),
+    ],
+)
+def test_two_differences_have_as_many_digits_as_show_that_they_differ(run, value, other, shown):
+    number = run.printed.number("side_effects.table3.closed_book.difference")
+    assert report._shown_apart(number, value, other) == shown
+
+
 def test_two_models_here_fill_every_cell_of_the_three_tables(run):
     pairs = questions(80)
     own_rows = [
@@ -573,7 +587,9 @@ def test_an_unread_answer_of_table_3_is_told_by_both_ways_of_counting(run):
     ]
     report.report_tables(run, page([], authors), "", "", "one model")
     value = run._values["rescored", "side_effects.table3.closed_book.difference"]
-    assert (value.value, "the difference would be +1.250 points" in value.note) == (0, True)
+    assert value.value == 0
+    assert "the difference is +0.00 points" in value.note
+    assert "the difference would be +1.25 points" in value.note
     assert not run._values["rescored", "side_effects.table3.graphrag.difference"].note
 
 

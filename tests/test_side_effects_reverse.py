@@ -623,7 +623,7 @@ def test_the_speed_of_leaving_the_model_out_is_told_from_the_graphs():
 
 def test_the_answer_tells_what_the_rows_hold():
     text = arms.answer(page(), PAPERS)
-    assert f"{PAPERS}, which copies drug names from retrieved sentences, reaches an F1 of 9" in text
+    assert f"{PAPERS} copies drug names and reaches an F1 of 9" in text
     assert "on a sample" not in text
     assert "times as long as the graph" in text
     assert "sentences (Format B) for all 30 queries" in text
@@ -636,7 +636,7 @@ def test_the_answer_says_on_how_few_queries_it_rests():
     others = page().where(arm=["graphrag", "format_a"])
     text = arms.answer(others.concat(few), PAPERS)
     assert "on a sample of the queries" in text
-    assert "(Format B) for 10 of 30 queries, among them 0 of the 0 large ones" in text
+    assert "(Format B) for 10 of 30 queries, and lists" in text
     assert "On 10 queries, Format B took" in text
 
 

@@ -85,9 +85,10 @@ def cut_off(out: Outcomes) -> Iterator[CheckedPart]:
         cut = _best_cut(hits)
         before = hits[cut - ROWS_BESIDE_CUT : cut]
         after = hits[cut : cut + ROWS_BESIDE_CUT]
-        text = f"right answers after character {pairs[cut - 1][0]:,.0f}:"
+        place = f"character {pairs[cut - 1][0]:,.0f}"
+        text = f"right answers just after {place}:"
         suspect = after.mean() < before.mean() / 2
-        yield _compare_shares(where, text, after, before, suspect=suspect)
+        yield _compare_shares(where, text, after, before, suspect=suspect, others="just before it")
 
 
 def _best_cut(hits: NDArray[np.bool_]) -> int:
@@ -362,15 +363,21 @@ def _step(n: int) -> int:
 
 
 def _compare_shares(
-    where: str, text: str, hits: Column, other_hits: Column, *, suspect: bool
+    where: str,
+    text: str,
+    hits: Column,
+    other_hits: Column,
+    *,
+    suspect: bool,
+    others: str = "otherwise",
 ) -> CheckedPart:
-    """Compare two shares by Fisher's exact test."""
+    """Compare two shares by Fisher's exact test. `others` says which rows the second is of."""
     table = []
     for column in (hits, other_hits):
         n_hits = int(np.sum(column))
         table.append([n_hits, len(column) - n_hits])
     p = float(fisher_exact(table).pvalue)
-    shares = f"{_share_text(hits)}, otherwise {_share_text(other_hits)}"
+    shares = f"{_share_text(hits)}, {others} {_share_text(other_hits)}"
     return CheckedPart(where, f"{text} {shares} ({figures.p_words(p)})", bool(suspect), p)
 
 

@@ -157,8 +157,8 @@ def _as_reported(decision: Decision, rule: Rule, outcomes: Outcomes) -> dict[str
     needed = decisions.two_digits(decision.needed) if decision.needed else None
     if needed:
         why += (
-            f" If the true values are those found here, a test with a power of 80 % needs about "
-            f"{needed:,} rows."
+            " If the true values are those found here, a test of this claim needs about "
+            f"{needed:,} rows for a power of 80 %."
         )
     return {
         "why": why,
@@ -499,7 +499,7 @@ def _no_answers(rule: Rule, missing: Sequence[str], scoped: _Scoped, kind: Basis
     if scoped.others:
         return decisions.another_model(rule.scope, scoped.others)
     names = [scoped.rows.label(arm) for arm in missing]
-    has_none = "The authors released no" if kind == "rescored" else "This run has no"
+    has_none = "The authors released no" if kind == "rescored" else "The chapter's run has no"
     whose = names[0] if len(names) == 1 else "these methods"
     unknown = measure_of(rule.measure, whose)
     why = f"{has_none} results of {figures.listed(names)}, so {unknown} is unknown."
@@ -521,8 +521,8 @@ def _decide_interaction(rule: Rule, rows: Outcomes, n_parts: int) -> Decision:
             f"{name} {values[0]} minus {values[1]}"
         )
         words = (
-            f"the lead of {rows.label(first)} over {rows.label(second)} in {measure} {inside} "
-            f"minus the lead {outside}"
+            f"the lead of {rows.label(first)} over {rows.label(second)} in {measure} {inside}, "
+            f"minus the lead {outside},"
         )
         part = Part(
             difference,

@@ -13,6 +13,8 @@ from evaluation.records import Finding, HereFinding
 from evaluation.vocabulary import ANSWERED_HERE, HERE_WORDS, TESTED
 
 _COMPARISON_END: Final = re.compile(r"(\bn = [\d,]+[^().;]*\)\.) |(\bn = [\d,]+); ")
+_FEWEST_FOLDED: Final = 3
+"""Number of untested claims from which a list folds them together."""
 FINDINGS_CLASS: Final = "rag-findings"
 """CSS class of the list of verdicts. The book shows one list in the place of all."""
 
@@ -33,20 +35,43 @@ def findings(
         sample: Whether the run used sample data, which decides nothing.
 
     Returns:
-        One line per claim that has an answer, with the evidence and the rule folded in.
-        Empty if there is none.
+        One line per claim that the run answers or says to be untested, with the evidence and the
+        rule folded in. Several untested claims are folded together at the end. Empty if there is
+        no claim.
     """
     all_found = list(found)
     here_by_id = {finding.id: finding for finding in here_findings}
-    lines = []
+    tested: list[Markup] = []
+    untested: list[Markup] = []
     for claim in claims:
         of_claim = [finding for finding in all_found if finding.id == claim.id]
         answer = here_by_id.get(claim.id)
-        if of_claim or answer:
-            lines.append(_finding_line(claim, of_claim, answer, sample=sample))
+        if not of_claim and not answer:
+            continue
+        line = _finding_line(claim, of_claim, answer, sample=sample)
+        (tested if _is_tested(of_claim, answer) else untested).append(line)
+    lines = [*tested, *untested]
     if not lines:
         return figures.Html("", "")
-    return _folded_list(FINDINGS_CLASS, lines, separator="\n")
+    if len(untested) < _FEWEST_FOLDED:
+        return _folded_list(FINDINGS_CLASS, lines, separator="\n")
+    shown = _folded_list(FINDINGS_CLASS, [*tested, _folded_together(untested)], separator="\n")
+    return replace(shown, text=_plain_lines(lines))
+
+
+def _is_tested(found: Iterable[Finding], here_finding: HereFinding | None) -> bool:
+    """Whether a run tests a claim, for the paper's system or by its own models."""
+    if any(finding.verdict in TESTED for finding in found):
+        return True
+    return here_finding is not None and here_finding.answer in ANSWERED_HERE
+
+
+def _folded_together(untested: Sequence[Markup]) -> Markup:
+    """One item for claims that no run here tests. Each of them still unfolds."""
+    return Markup(
+        "<li><details><summary>{} claims that this run does not test</summary>"
+        "<ul>{}</ul></details></li>"
+    ).format(len(untested), Markup("\n").join(untested))
 
 
 def _finding_line(
@@ -153,8 +178,11 @@ def _folded_list(css_class: str, lines: Sequence[Markup], separator: str = "") -
     html = Markup('<ul class="{} {}">{}</ul>').format(
         css_class, figures.NO_MATH, Markup(separator).join(lines)
     )
-    text = "\n".join(line.striptags() for line in lines)
-    return figures.Html(str(html), text)
+    return figures.Html(str(html), _plain_lines(lines))
+
+
+def _plain_lines(lines: Iterable[Markup]) -> str:
+    return "\n".join(line.striptags() for line in lines)
 
 
 def verdict_mark(text: str) -> Markup:

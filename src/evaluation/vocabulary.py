@@ -56,13 +56,13 @@ REASONS: Final[Mapping[Reason, str]] = {
         "evidence names them)."
     ),
     "forced tie": (
-        "All arms received the same prompt for every question (a run whose "
-        "graph or documents lack some facts could test the claim)."
+        "The compared arms received the same prompt for at least 98 % of the questions (a run "
+        "whose graph or documents lack some facts could test the claim)."
     ),
     "same facts": (
-        "All arms received the same fact for every question, in different words, so only the "
-        "wording could cause a difference (a run whose graph or documents lack some facts could "
-        "test the claim)."
+        "The compared arms received the same fact, in different words, for at least 98 % of the "
+        "questions, so nearly any difference would come from the wording (a run whose graph or "
+        "documents lack some facts could test the claim)."
     ),
     "by construction": (
         "No answers could contradict the claim (the evidence says what makes it hold)."

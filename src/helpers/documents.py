@@ -92,7 +92,7 @@ class Folder:
 
     Attributes:
         documents: The documents, in the order of their paths.
-        left_out: Name of each file or folder that was not read, with the reason.
+        left_out: Name of each file, folder or page that was not read, with the reason.
     """
 
     documents: tuple[Document, ...]
@@ -105,7 +105,7 @@ def read_folder(folder: Path, cache: Path | None = None) -> Folder:
     Args:
         folder: The folder. Its hidden files and folders are left out.
         cache: The folder in which the text of PDF, Word and HTML documents is kept, so that each
-            document is read only once.
+            document is read only once. With None, no text is kept.
 
     Raises:
         FolderError: If there is no such folder, if it is too large, or if it has no document with

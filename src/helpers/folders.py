@@ -22,7 +22,10 @@ LINE_ENDS = ("Zl", "Zp")
 
 
 class FolderError(PublicError, ValueError):
-    """Raised when a folder has no readable document. The message says what to do."""
+    """Raised when a folder is missing, too large, or without a readable document.
+
+    The message says what to do.
+    """
 
 
 def printable(text: str) -> str:

@@ -43,17 +43,17 @@ class Graph(Loader):
     ) -> Untrusted:
         """Run Cypher that a model or a user wrote, without harm to the graph or to the caller.
 
-        1. The text must be one reading statement of at most 10 kB. It may not contain procedures,
-           extension functions, LOAD CSV, regular expressions, reduce(), or paths without an upper
-           bound.
+        1. The text must be one reading statement of at most 10 kB. Among other things, it may not
+           contain procedures, extension functions, LOAD CSV, regular expressions, reduce(), or
+           paths that may have more than 10 relationships.
         2. On a Neo4j server, the statement's plan (EXPLAIN, which runs nothing) may contain only
            operators that read the graph. On the embedded server, the statement runs as a user who
            may only read records, and files and URLs are switched off.
         3. The statement runs in a READ transaction, which is always rolled back. If a read-only
            account is set (NEO4J_READER_USER), the statement runs under this account.
-        4. If the statement reaches a limit, the connection is closed, and the server is told to end
-           the transaction. A server ends a transaction between rows, so one expression over a long
-           list can run a little longer.
+        4. If the statement reaches a limit, the connection is closed. After the limit of time or of
+           size, the server is also told to end the transaction. A server ends a transaction between
+           rows, so one expression over a long list can run a little longer.
 
         Statements run one at a time over one connection.
 
@@ -61,7 +61,8 @@ class Graph(Loader):
             cypher: One statement, with or without a final semicolon.
             max_rows: Largest number of rows that are returned. `truncated` says whether there were
                 more.
-            max_bytes: Largest size of a result. A larger result is refused.
+            max_bytes: Largest number of bytes that the server may send. A statement with a larger
+                result is stopped.
             timeout: Time limit in seconds.
             **parameters: Values of the statement's parameters.
 
@@ -86,7 +87,12 @@ class Graph(Loader):
             return self._reader.read(statement, parameters, limits)
 
     def schema(self, sample: int = 100_000) -> str:
-        """Describe what is in the graph, as text for a prompt; see `describe_schema`."""
+        """Describe what is in the graph, as text for a prompt.
+
+        Args:
+            sample: Largest number of nodes of each label, and of relationships of each type, whose
+                properties are read.
+        """
         return describe_schema(self, sample)
 
 

@@ -92,7 +92,10 @@ class Catalogue(Connection):
                 self.mark_loaded(name, sha256)
 
     def loaded(self, name: str, sha256: str) -> bool:
-        """Whether a data set was loaded completely and is unchanged. Changes are logged."""
+        """Whether a data set was loaded completely, and its counts and keys are unchanged.
+
+        Changes are logged.
+        """
         name = self._prefixed(name)
         notes = self.read(
             f"MATCH (m:{MARKER} {{name: $name}}) RETURN m.sha256 AS sha256, m.content AS content",
@@ -116,7 +119,7 @@ class Catalogue(Connection):
         return not changed
 
     def mark_loaded(self, name: str, sha256: str) -> None:
-        """Record that a data set was loaded completely, and what the graph contains now."""
+        """Record that a data set was loaded completely, with its present counts and keys."""
         content = self._content(self._keys.items(), self._edges)
         self._note(
             "MERGE",
@@ -128,13 +131,12 @@ class Catalogue(Connection):
         )
 
     def clear(self, *labels: str) -> None:
-        """Delete the nodes of these labels that this copy of the project loaded.
-
-        Their relationships are deleted, too.
+        """Delete the nodes of these labels and their relationships.
 
         Raises:
-            GraphError: If some nodes of these labels were not loaded by this copy, or if the
-                embedded database is damaged.
+            GraphError: If a server that the settings name has nodes of these labels that this copy
+                of the project did not load (nothing is then deleted), or if the embedded database
+                is damaged.
             ValueError: If no label was named.
         """
         if not labels:

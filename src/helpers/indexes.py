@@ -263,8 +263,8 @@ CHECKED_AT_ONCE = 16
 class TextIndex:
     """Texts that are searched by meaning. The id of a text is its position.
 
-    Results are stored (see `neighbours`). When a search is not stored, the texts are encoded and
-    the index is built.
+    Results are stored (see `neighbours`). When a search is not stored, the index is loaded from
+    the disk, or the texts are encoded and the index is built.
 
     Attributes:
         texts: The texts.
@@ -350,7 +350,7 @@ class TextIndex:
 
         Returns:
             For each query, the ids and cosines of the `k` nearest texts, best first. If there are
-            fewer texts, the result contains all of them.
+            fewer texts, the result of a flat index contains all of them.
         """
 
         def find(missing: list[Query]) -> list[Result]:

@@ -2,7 +2,8 @@
 
 Requests are sent concurrently. Each reply is stored as it arrives. The key of a reply consists of
 the original model, the adapter, the parameters and the prompt, but not of the engine that serves
-the model (see `helpers.requests`). A second run therefore needs no model, on any machine.
+the model (see `helpers.requests`). A second run with the same store therefore needs no model, on
+any machine, unless the setting `ANSWERS` asks again.
 """
 
 import threading
@@ -124,11 +125,13 @@ class LLM:
         return self._copy(endpoint, start_adapted)
 
     def with_cache_salt(self, salt: str) -> Self:
-        """Return the model for timed requests. They reuse no prompt sent with another salt.
+        """Return a copy of the client for timed requests.
+
+        Such a request reuses no prompt that was sent with another salt.
 
         Args:
-            salt: Any text. vLLM reuses prompts only within a salt. llama.cpp has no salts and
-                reuses no prompts. Other servers do not receive the salt.
+            salt: Any text. vLLM reuses prompts only within a salt. llama.cpp has no salts, and the
+                client tells it to reuse no prompt. Other servers do not receive the salt.
         """
         return self._copy(self.endpoint, self._start, salt)
 
@@ -181,7 +184,7 @@ class LLM:
             One reply per prompt, in their order.
 
         Raises:
-            ContextOverflowError: If a prompt does not fit the context.
+            ContextOverflowError: If a prompt does not fit the context and `overflow` is "error".
             LlmError: If the server failed. Replies that had already arrived are stored.
         """
         parameters: dict[str, Any] = {
@@ -374,9 +377,10 @@ class LLM:
     def recheck_stored(self) -> None:
         """Send a sample of the stored requests again and count how many replies are the same.
 
-        The samples of all steps are sent together. A request is sent again only once per
-        engine and machine. ``usage.checked`` and ``usage.same`` contain the results. If no
-        server can be started, a warning says so.
+        The samples of all steps are sent together, as long as the setting `CHECK_SECONDS`
+        allows. An embedded engine gets a request again only once per version and store.
+        ``usage.checked`` and ``usage.same`` contain the results. If no server can be started, a
+        warning says so.
         """
         samples = [
             choose_sample(self._stored_answers, label, n_requests, self.endpoint.engine)
@@ -446,7 +450,8 @@ def connect(
         **options: Further arguments of `LLM`.
 
     Returns:
-        The client. It starts an embedded server as soon as a request is not stored.
+        The client. If the settings name no server, it starts an embedded one as soon as a
+        request is not stored.
     """
     endpoint = partial(llm_endpoint, model, exact=exact, adapters=adapters)
     return LLM(endpoint(start=False), start=endpoint, **options)

@@ -9,7 +9,9 @@ from helpers.completions import Answer, Answered
 
 @dataclass
 class Usage:
-    """Counts over the distinct requests of one client, as if all had been sent now.
+    """Counts over the distinct requests of one client.
+
+    A request whose reply was stored counts like one that was sent in this run.
 
     Attributes:
         cached: Number of replies that were stored before.
@@ -23,7 +25,8 @@ class Usage:
             was not the requested model.
         uncounted: Number of replies whose server counts no tokens.
         thoughts: Number of replies that began with a thought.
-        checked: Number of stored requests that were sent again, by step.
+        checked: Number of stored requests that were sent again, in this run or an earlier one,
+            by step.
         same: Number of these requests that got the same reply.
     """
 

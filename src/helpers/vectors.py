@@ -1,9 +1,9 @@
 """Encoders that map texts to vectors of length 1, so that an inner product is a cosine.
 
 The default, all-MiniLM-L6-v2 (Reimers & Gurevych 2019), stands in for ada-002, the hosted encoder
-of the paper on drug side effects (its Methods). The vector of a text does not depend on the texts
-that are encoded with it, because texts are never padded. The vector depends on the processor only
-in the seventh digit, because activations are neither quantised nor rounded.
+of the paper on drug side effects (its Methods). With this default, the vector of a text does not
+depend on the texts that are encoded with it, because texts are never padded. The vector depends on
+the processor only in the seventh digit, because activations are neither quantised nor rounded.
 """
 
 import hashlib
@@ -70,8 +70,8 @@ class Encoder(ABC):
         dimension: Number of components of a vector.
         max_tokens: Largest number of tokens of a text that the model reads, including two
             special tokens.
-        truncated: Number of texts of the last `encode` that are longer. The model did not read
-            the rest of these texts.
+        truncated: Number of texts of the last call whose end the model did not read, because
+            they were too long.
     """
 
     name: str
@@ -344,8 +344,8 @@ class SentenceTransformers(Encoder):
 class Remembering(Encoder):
     """An encoder that remembers another encoder's vectors and encodes each text only once.
 
-    If `MIN_STORED` or more texts are new, their vectors are stored for the next run that encodes
-    the same texts with the same weights.
+    If at least 256 texts of a call (`MIN_STORED`) are new, their vectors are stored for the next
+    run that encodes the same texts with the same weights.
     """
 
     def __init__(self, inner: Encoder) -> None:
@@ -393,13 +393,16 @@ class Remembering(Encoder):
 
 
 def encoder(name: str = DEFAULT_ENCODER) -> Encoder:
-    """Load an encoder, only once in a process.
+    """Load an encoder. A process keeps the two that it used last.
 
     Args:
         name: `DEFAULT_ENCODER`, or the name of a sentence-transformers model.
 
     Returns:
         The encoder.
+
+    Raises:
+        EncoderUnavailable: If no encoder of that name can be loaded.
     """
     return _loaded(name)
 

@@ -164,7 +164,7 @@ class BoardPages(RunPages):
         if rescored.any():
             sentences.append(
                 f"We rescored {rescored.sum()} numbers from released files, and {agree} of these "
-                "match within one unit of the last printed digit."
+                "match within the stated tolerance."
             )
         if compared:
             sentences.append(_reruns_in_words(compared))
@@ -256,8 +256,10 @@ def _reruns_in_words(reruns: Sequence[Measured]) -> str:
     n_forced = len(reruns) - len(free)
     if not n_forced:
         return f"{words} Of these, {_count_reruns(free)}."
-    forced = f"{n_forced} match" if n_forced > 1 else "one matches"
-    words = f"{words} Of these, {forced} by construction, so the match tests nothing."
+    forced, it_tests = ("one matches", "the match tests")
+    if n_forced > 1:
+        forced, it_tests = (f"{n_forced} match", "these matches test")
+    words = f"{words} Of these, {forced} by construction, so {it_tests} nothing."
     if set(free) == {"another model"}:
         return f"{words} The other {_count_reruns(free)}."
     return f"{words} Of the other {len(free)}, {_count_reruns(free)}." if free else words

@@ -133,9 +133,8 @@ class Pages(PaperPages):
             rows.append(row)
         return table(
             rows,
-            f"For each of {len(rows)} experiments: how many rescored numbers match (within one "
-            "unit of the last printed digit), how many rerun numbers match (within the tolerance), "
-            "and how many claims hold",
+            f"For each of {len(rows)} experiments: how many rescored and how many rerun numbers "
+            "match (within their tolerance), and how many claims hold for the paper's system",
         )
 
     def _share(self, notebook: str, kind: Kind) -> Markup:

@@ -33,6 +33,9 @@ _NONE: Final = "\N{EN DASH}"
 _SPACE: Final = "\N{NO-BREAK SPACE}"
 _DATA_SET: Final = re.compile(r"(?P<measure>.+), (?P<name>[^(),]+)")
 """A measure whose label ends with the name of a data set or model."""
+_SENTENCE_END: Final = re.compile(r"(?<=[.)]) (?=[A-Z])")
+_N_REASONS: Final = 3
+"""Number of sentences of a reason on a headline's row."""
 ARCHIVE: Final = "medical-rag-book.tar.gz"
 MAKE_IT: Final = (
     "# this book from the reference results",
@@ -270,10 +273,18 @@ def _unfolds(words: str, text: Markup) -> Markup:
 
 
 def _folded_reason(row: Mapping[str, Any]) -> Markup:
-    """Return why a tested claim does not hold for the paper's system; empty where it holds."""
+    """Return why a tested claim does not hold for the paper's system; empty where it holds.
+
+    A long reason is cut to its first sentences, with a link to the whole on the scoreboard.
+    """
     if row["verdict"] not in TESTED or row["verdict"] == "agrees":
         return Markup()
-    return _unfolds(f'Why "{row["verdict"]}"', escape(row["why"]))
+    sentences = _SENTENCE_END.split(row["why"])
+    text = escape(" ".join(sentences[:_N_REASONS]))
+    if len(sentences) > _N_REASONS:
+        address = f"scoreboard-{row['paper']}.html#{row['id']}"
+        text += Markup(' <a href="{}">The whole reason</a>').format(address)
+    return _unfolds(f'Why "{row["verdict"]}"', text)
 
 
 def _ties(headline: Headline, row: Mapping[str, Any], models: str) -> Markup:

@@ -268,7 +268,7 @@ class RunPages:
         seconds_anew = sum(max(record.took, record.asking_seconds) for record in records)
         seconds_replayed = sum(record.seconds for record in records)
         return (
-            f"The runs shown sent {n_requests:,} requests to language models, with "
+            f"The runs shown need {n_requests:,} requests to language models, with "
             f"{millions_in:.1f} million tokens of prompts and {millions_out:.1f} million tokens of "
             f"replies. Without stored replies, the runs would take about {duration(seconds_anew)}. "
             f"With the stored replies, they took {duration(seconds_replayed)}. One GPU that "

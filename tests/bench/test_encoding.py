@@ -105,7 +105,7 @@ def test_encoding_is_no_slower_than_sentence_transformers_on_torch(
         f"{len(texts):,} texts",
         f"here {len(texts) / own.seconds:.0f} texts/s, {own.megabytes:.0f} MB at most; "
         f"sentence-transformers on torch {len(texts) / torch.seconds:.0f} texts/s, "
-        f"{torch.megabytes:.0f} MB; here, in whole numbers of 8 bits, {100 * share:.0f} % of the "
+        f"{torch.megabytes:.0f} MB; here, with weights of 8 bits, {100 * share:.0f} % of the "
         f"rate at which numpy multiplies matrices of that size in floats of 32 bits "
         f"({machine / 1e9:.0f} GFLOP/s)",
     )

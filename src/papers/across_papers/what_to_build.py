@@ -133,13 +133,14 @@ class Advice:
         )
 
     def _not_counted(self) -> str:
-        """Name the tasks whose paper has a method of its own without a language model."""
+        """Name the tasks for which the paper's own method uses no language model."""
         own = [result.task.words for result in self.results if result.task.paper]
         if not own:
             return ""
         tasks = figures.listed([f'"{words}"' for words in own])
         return (
-            f"We leave out the tasks for which the paper itself uses no language model: {tasks}. "
+            "We leave out the tasks for which the paper's own method uses no language model: "
+            f"{tasks}. "
         )
 
     def table(self) -> figures.Html:

@@ -22,7 +22,7 @@ _PARTS: Final = (("the trained scorer", "cosine"), ("the diversity step", "plain
 """The parts of the method, and the arm without each."""
 _WHAT: Final = {
     "the trained scorer": "which chooses the document",
-    "the diversity step": "which adds documents with the retrieved pairs in other orders",
+    "the diversity step": "which adds documents that combine retrieved pairs in different orders",
 }
 """What each part does, in a clause."""
 WHOLE_METHOD: Final = "whole"
@@ -137,7 +137,8 @@ def summary(out: Outcomes, counts: Sequence[int]) -> str:
     details = [
         *[removal.sentence() for removal in removals],
         "Each p is adjusted by Holm's method for the two data sets of a comparison. This page "
-        f"compares BiomedRAG with {figures.in_words(_n_variants(out))} variants on each data set.",
+        f"compares BiomedRAG with {figures.in_words(_n_variants(out))} other arms on each data "
+        "set.",
         *_best_counts(out, counts),
     ]
     kind = "fine-tuned" if is_tuned else "prompted"

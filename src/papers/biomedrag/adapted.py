@@ -24,7 +24,7 @@ from resources.engine_install import EngineError
 from resources.lora import Pair
 from resources.services import ServiceError
 
-WITHOUT_STEPS: Final = "This profile sets lora_steps to 0, so no model is fine-tuned"
+WITHOUT_STEPS: Final = "In this profile, lora_steps is 0, so no model is fine-tuned"
 MAX_MEASURED: Final = 200
 """Rows whose length stands for that of all training rows in an estimate of the cost."""
 N_VALIDATION: Final = 8

@@ -63,8 +63,9 @@ def table(printed: Published) -> figures.Html:
         row |= {filler: counts[place][filler] for filler in FILLERS}
         rows.append(row)
     caption = (
-        "How many printed results each kind of rerun can repeat. A smaller model may stand in for "
-        "the named one. No run can repeat the numbers that the paper cites, or the values of "
-        "Figure 2 whose n we did not read."
+        "How many printed numbers each kind of rerun can repeat. A smaller model may stand in for "
+        f'the named one. The column "{NEVER}" counts the values of Figure 2 whose n we did not '
+        "read, the F1 values that the paper cites from other papers, and numbers that are not "
+        "results, such as counts of texts."
     )
     return figures.table(pd.DataFrame(rows), caption)

@@ -29,9 +29,10 @@ FLOOR: Final = 0.05
 NO_PAIR_GIVEN: Final = ("GIT", "DDI", "ChemProt")
 """Data sets whose rows ask for a whole triple, which a label alone does not answer."""
 _ONCE: Final = (
-    "The model was fine-tuned once with the example and once without it, so the "
+    "the model was fine-tuned once with the example and once without it, so the "
     "intervals do not account for chance in training."
 )
+"""What the intervals leave out, a sentence without its capital."""
 Gains = dict[str, Comparison]
 """The test of two arms on each data set that both answered."""
 
@@ -130,7 +131,8 @@ def summary(run: Run, out: Outcomes, names: Sequence[str]) -> str:
         f"**With BiomedRAG's labelled example, {used.use} {model} {_outcome(first)}.**",
         _changes_text(first, names),
     ]
-    details = [_ONCE] if tuned else []
+    once = f"On each data set, {_ONCE}" if len(tuned) > 1 else _ONCE.capitalize()
+    details = [once] if tuned else []
     details += _level_texts(out, first, used)
     details += _printed_texts(run.printed, list(first), used)
     if tuned and prompted:
@@ -263,8 +265,8 @@ def _level_texts(out: Outcomes, tests: Gains, used: Added) -> list[str]:
         of_all = _all_rows_text(out, name, comparison)
         kind = " that state an interaction" if of_all else ""
         sentences.append(
-            f"With the example, the {used.use} model is right on {score} of the "
-            f"{comparison.test.n:,} rows of {name}{kind}."
+            f"With the example, the {used.use} model is right on {score} of "
+            f"{comparison.test.n:,} test rows of {name}{kind}."
         )
         near_floor = floor_text(comparison)
         if near_floor:
@@ -329,8 +331,8 @@ def table(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]) 
             model = _model(out.where(task=name), comparison.first)
             rows.append(_row(name_rows(out, name), what, comparison, "", model))
     caption = (
-        "Accuracy with BiomedRAG's example, without it, and with other examples. A positive "
-        "difference favours the arm named first."
+        "Accuracy with BiomedRAG's example, without it, with other examples, and without a "
+        "language model. A positive difference favours the arm named first."
     )
     return figures.table(pd.DataFrame(rows), caption, sample=out.sample)
 

@@ -89,8 +89,8 @@ def decision(out: Outcomes) -> Decision:
         'The text that BiomedRAG retrieves for a released GIT prompt (its "document") has '
         f"{document} words on average. {several.capitalize()} sentences would together have at "
         f"least {fewest} words on average. The difference is {_words_text(at_least)} "
-        f"(n = {at_least.test.n:,} prompts). Of the {several} sentences, the authors released only "
-        "the nearest one, so the shortest sentences of the validation split stand in for the "
+        f"(n = {at_least.test.n:,} prompts). Of the {several} sentences, the released prompts show "
+        "only the nearest one, so the shortest sentences of the validation split stand in for the "
         f"others. With the longest sentences in their place, the difference is "
         f"{_words_text(at_most)}. We do not count labels."
     )

@@ -284,15 +284,16 @@ _OTHER_MEASURES: Final = (
     "than the baselines', but we test only F1, in which the paper states its gains."
 )
 _ZERO_ON_ADE: Final = (
-    " Of the eight values in Figure 2 (e), the paper gives n for only one, n = 1. One of the seven "
-    "others must be the value without retrieval (n = 0), but the text does not say which."
+    " In the text of the paper's PDF file, the eight values of Figure 2 (e) stand without their n, "
+    "and we did not read n from the figure. Figure 1 (e) names n for one of them, n = 1. One of "
+    "the seven others must be the value without retrieval (n = 0), but we do not know which."
 )
 _ADINT: Final = (
     " On ADInt, the paper prints an F1 of 62.22 for LLaMA2 13B with BiomedRAG. For LLaMA2 13B with "
     "RA-KNN-n, two printed values are higher: 62.77 (n not read) and 62.63 (n = 15). RA-KNN-n "
     "therefore leads by 4 and 3 of 720 rows. The paper's Section 2.2 itself calls n = 15 superior "
-    "on ADInt. As a statement about printed scores alone, the claim is wrong. However, a "
-    "difference of so few rows does not show that one system is better than the other."
+    "on ADInt. As a statement about the printed scores on every data set, the claim is wrong. "
+    "However, a difference of so few rows does not show that one system is better than the other."
 )
 _PANEL_B: Final = (
     " Figure 2 (b), on ChemProt, is headed LLaMA2 13B, and we read it as such. Its value without "
@@ -305,7 +306,7 @@ _PANEL_B: Final = (
 _BEST_ROWS: Final = (
     " On each data set, we compare the best row with BiomedRAG to the best other row of a table "
     "or of Figure 2. For RA-KNN-n, which shows the n nearest sentences, the paper prints scores "
-    "for several n. We take the best n, which favours the row without BiomedRAG."
+    "for several n. We take the best score, which favours the row without BiomedRAG."
     + _ADINT
     + _PANEL_B
     + " The comparison on ChemProt holds under either reading of Figure 2 (b), because it takes "
@@ -323,9 +324,9 @@ _MORE: Final = {
     "only the gain of MedLLaMA 13B is significant.",
     "beats_llm_links": " On UMLS, the gains of MedLLaMA 13B and GPT-4 are significant. On ADInt, "
     "only the gain of MedLLaMA 13B is significant.",
-    "retrieval_helps_labels": " On each data set, we take the best printed n of RA-KNN-n, which "
-    "favours retrieval. On MTSamples, both printed values of RA-KNN-n are below the score of GPT-4 "
-    "alone.",
+    "retrieval_helps_labels": " On each data set, we take the best printed score of RA-KNN-n, "
+    "which favours retrieval. On MTSamples, both printed values of RA-KNN-n are below the score of "
+    "GPT-4 alone.",
     "gain_on_ddi": " The printed recall of LLaMA2 13B with BiomedRAG is 0.51 points lower than "
     "that of LLaMA2 13B alone." + _DDI_F1,
     "significant_on_git": _ONEREL + _OTHER_MEASURES,
@@ -336,8 +337,8 @@ _MORE: Final = {
     "corresponds to no whole number of the 500 rows, so we test the nearest whole number. The "
     "gains tested here are gains over the models without retrieval. LLaMA2 13B with RA-KNN-1 "
     "reaches 99.6 on this data set.",
-    "better_on_mtsamples": " Five of the six printed scores correspond to no whole number of the "
-    "500 rows, so we test the nearest whole numbers.",
+    "better_on_mtsamples": " As a share of the 500 rows, none of the six printed F1 "
+    "values corresponds to a whole number of rows, so we test the nearest whole numbers.",
     "one_sentence_best_on_ade": _ZERO_ON_ADE
     + " All seven are lower than the value of n = 1, so it does not matter which one it is.",
     "onerel_beats_unirel": _ONEREL
@@ -400,14 +401,14 @@ ONE_TRAINING: Final = (
 )
 """What the p-value of a printed difference leaves out."""
 ONLY_PAIRED: Final = (
-    " Only both systems' answers to each row would decide the claim, and the authors did not "
-    "release them."
+    " Only both systems' answers to each row could decide the claim, and the authors did not "
+    "release both."
 )
 """What an inconclusive claim lacks, if some pairing of the rows is significant."""
 _ALL_ROWS_OPEN: Final = ("onerel_beats_unirel",)
 """Claims about systems whose printed recalls on DDI are no counts of `INTERACTIONS`."""
 _ONLY_PAIRED_OR_COUNTED: Final = (
-    " Both systems' answers to each row would decide the claim, and so would the number of rows "
+    " Both systems' answers to each row could decide the claim, and so could the number of rows "
     "that the authors counted. The authors released neither."
 )
 _ONE_TRAINING_OF_INTERVALS: Final = (
@@ -624,7 +625,7 @@ def decision_by_task(printed: Published, claim: str) -> Decision:
 def _best_rows(printed: Published, key: str) -> tuple[Number, Number]:
     """Return the best F1 of Tables 1 and 2 on a data set with BiomedRAG, and the best without it.
 
-    OneRel's F1 is below that of a language model everywhere, whichever column has it.
+    OneRel's F1 is below that of a language model everywhere, in its first column as in its third.
     """
     pattern = re.compile(rf"biomedrag\.table[12]\.\w+\.{key}_f1")
     numbers = [number for number in printed.numbers if pattern.fullmatch(number.id)]
@@ -825,8 +826,8 @@ def _against_llama2(printed: Published, names: Sequence[str]) -> str:
 
 _LLAMA2_ROWS: Final = ("llama2", "llama2_br")
 _BY_LLAMA2: Final = {
-    True: "By this reading, the claim is open too, but answers to each row would decide it",
-    False: "By this reading too, answers to each row would not decide the claim",
+    True: "By this reading, the claim is open too, but answers to each row could decide it",
+    False: "By this reading too, answers to each row could not decide the claim",
 }
 
 
@@ -839,7 +840,10 @@ def _reason(table: pd.DataFrame, is_decisive: pd.Series) -> str:
     n_lower = int((table["difference"] < 0).sum())
     weakest = table[is_decisive].sort_values("difference").iloc[0]
     verb = "is" if n_lower == 1 else "are"
-    negative = f" Of the differences, {n_lower} {verb} negative." if n_lower else ""
+    n_in_words = figures.in_words(n_lower).capitalize()
+    negative = f" {n_in_words} of these differences {verb} negative." if n_lower else ""
+    if n_lower == len(table) > 1:
+        negative = " All of these differences are negative."
     difference = figures.signed(weakest["difference"], 2)
     p = _range_text(weakest["low"], weakest["high"])
     return (

@@ -35,7 +35,7 @@ N_COMMONEST: Final = 2
 EARLIER: Final = "biomedrag/released/generations_5000.json"
 LABELS: Final = {
     "lora_rag": "LLaMA2 13B with BiomedRAG (step 8,000)",
-    "earlier": "The same, step 5,000",
+    "earlier": "LLaMA2 13B with BiomedRAG (step 5,000)",
 }
 CHOICES: Final = {
     "scorer": ("biomedrag/released/scorer_test.json", "trained scorer, m = 5"),

@@ -112,7 +112,7 @@ def _prompted_gains(outcomes: Outcomes) -> str:
     if not rows.arms_with("right").issuperset({"biomedrag", "zero_shot"}):
         return ""
     comparisons = rows.compare([("biomedrag", "zero_shot")], "right", within="task")
-    described = [_described(comparison, rows, rows) for comparison in comparisons]
+    described = [_described(comparison, rows, outcomes) for comparison in comparisons]
     described += gains.commonest_texts(outcomes, list(dict.fromkeys(outcomes.frame.task)))
     return f" The gain of the prompted model does not decide the claim. {' '.join(described)}"
 
@@ -185,8 +185,9 @@ def _more_documents_do_not_help(outcomes: Outcomes, *, prefix: str, **_: object)
     if 1 not in counts or max(counts) < MANY:
         numbers = figures.listed([str(count) for count in counts])
         why = (
-            f"In this run, prompts showed n = {numbers} retrieved sentences. To test the claim, a "
-            f"run needs prompts that show 1 sentence and prompts that show {MANY} or more."
+            f"For this claim, the run has answers to prompts with n = {numbers} retrieved "
+            "sentences. To test the claim, a run needs prompts that show 1 sentence and prompts "
+            f"that show {MANY} or more."
         )
         return Decision("not tested", why, reason="no answers")
     pair = (f"{prefix}{max(counts)}", f"{prefix}1")
@@ -331,14 +332,14 @@ def _described(comparison: Comparison, rows: Outcomes, outcomes: Outcomes) -> st
         f"{figures.points(test)} points ({figures.p_words(comparison.p)}, n = {test.n:,} "
         f"rows{kind})."
     ]
+    near_floor = gains.floor_text(comparison, first_arm, second_arm)
+    if near_floor:
+        sentences.append(f"Both scores are near zero: {near_floor}.")
     if is_of_some:
         sentences.append(
             f"On all {all_rows.n:,} rows of {name}, the difference is "
             f"{figures.points(all_rows)} points."
         )
-    near_floor = gains.floor_text(comparison, first_arm, second_arm)
-    if near_floor:
-        sentences.append(f"Both scores are near zero: {near_floor}.")
     return " ".join(sentences)
 
 

@@ -110,7 +110,7 @@ def table(taught: Sheet, others: Sheet, teaching: Teaching) -> figures.Html:
     """Show agreement with the language model, by loss and by number of sentences that teach.
 
     Args:
-        taught: Sentences that teach the scorers of this book's laptop profile.
+        taught: Sentences that teach the scorer of the run.
         others: Further sentences.
         teaching: How scorers are trained.
     """

@@ -104,7 +104,7 @@ QUESTIONS: Final = {
 }
 """What a prompt asks of a text, in place of the task's own question."""
 MAX_UNPARSED: Final = 0.1
-"""The largest share of unparsed answers with which an arm is compared with a printed row.
+"""The largest share of unparsed answers with which a fine-tuned arm is compared with a printed row.
 
 Above it, formats differ.
 """
@@ -113,6 +113,8 @@ _WHOLE: Final = {"te_whole": "git", "re_whole": "git_re"}
 _KNN_ROWS: Final = ("llama2_top20", "medllama_top1", "top1", "top10", "top15")
 _WHY: Final = {
     **dict.fromkeys(ROWS, "This run fine-tuned no model on this data set."),
+    "gpt4": "In this run, no prompted model answered the rows of this data set.",
+    "gpt4_br": "In this run, no prompted model answered the rows of this data set with BiomedRAG.",
     **dict.fromkeys(
         ("medllama", "medllama_br"), "This run did not fine-tune MedLLaMA 13B on this data set."
     ),
@@ -122,7 +124,8 @@ _WHY: Final = {
     **dict.fromkeys(
         ("without_scorer", "without_diversity", "m3", "m4"),
         "This run fine-tuned no model for the variants (without scorer, without diversity, or with "
-        "chunks of 3 or 4 words). Chapters 07 and 08 fine-tuned a model with the whole method.",
+        "chunks of 3 or 4 words). In the laptop profile, chapters 07 and 08 fine-tune a model with "
+        "the whole method.",
     ),
     **dict.fromkeys(
         ("bert", "biobert", "gatortron"),
@@ -131,14 +134,14 @@ _WHY: Final = {
     ),
 }
 _N_NOT_READ: Final = (
-    "Figure 2 shows n on its axis, but the paper's text gives this value without its n. We did not "
-    "read n from the figure."
+    "Figure 2 shows n on its axis, but the text of the paper's PDF file gives this value without "
+    "its n. We did not read n from the figure."
 )
 """Why a value of Figure 2 is compared with no arm."""
 _TUNED: Final = "For this book, we fine-tuned the model by LoRA."
 _OTHER: Final = (
-    "This row reports another system, which has its own code and training. This book reruns only "
-    "the paper's method."
+    "This row reports another system, which has its own code and training. This book does not run "
+    "such systems."
 )
 
 
@@ -177,8 +180,8 @@ def units(corpus: Corpus, rows: Sequence[Example]) -> list[ExampleUnit]:
 def comparable(out: Outcomes) -> Outcomes:
     """Select the rows that are compared with printed numbers.
 
-    Of DDI these are the test rows that state an interaction: the printed recalls are whole numbers
-    of these and not of all rows (`balance.digits_table`).
+    Of DDI these are the test rows that state an interaction: more of the printed recalls are whole
+    numbers of these than of all rows (`balance.digits_table`).
     """
     if all("relation" in strata for strata in out.frame.strata):
         return out.where(relation=STATED)
@@ -330,7 +333,7 @@ class Cell:
 
 
 def report(run: Run, out: Outcomes, notes: Mapping[str, str]) -> None:
-    """Report the reruns of Tables 1 to 3 and of the gains of the text; of all else, why not.
+    """Report the reruns of Tables 1 to 3, Figure 2 and the gains in the text; of all else, why not.
 
     The whole method of Table 4 repeats Table 1, so it is reported with it.
 
@@ -429,9 +432,7 @@ def _unparsed_note(compared: Outcomes) -> str:
         answers, pronoun = "one unparsed answer", "it"
     else:
         answers, pronoun = f"{n_unparsed:,} unparsed answers", "them"
-    return (
-        f" Precision, and therefore F1, leaves out {answers}. Accuracy counts {pronoun} as wrong."
-    )
+    return f" Precision, a part of F1, leaves out {answers}. Accuracy counts {pronoun} as wrong."
 
 
 def _borderline_note(compared: Outcomes, pair: tuple[str, str], score: Score) -> str:
@@ -443,8 +444,8 @@ def _borderline_note(compared: Outcomes, pair: tuple[str, str], score: Score) ->
     return (
         f" In accuracy, which the claim compares, the difference is {figures.points(test)} points "
         f"({figures.p_words(test.p)}). F1 and accuracy fall on different sides of the 5 % level. "
-        f"An interval that ends so near 0 also depends on the {compared.draws:,} random draws of "
-        "the bootstrap, so neither measure alone decides."
+        "Whether an interval that ends near 0 contains 0 also depends on the "
+        f"{compared.draws:,} random draws of the bootstrap."
     )
 
 
@@ -618,8 +619,8 @@ def no_interaction_table(out: Outcomes) -> figures.Html:
         }
         rows.append(row)
     caption = (
-        f'How often each arm answers "{NO_INTERACTION}" (no interaction) on DDI. This answer is '
-        "right for most test rows."
+        f'How often each arm answers "{NO_INTERACTION}" (no interaction) on DDI. '
+        f'"{NO_INTERACTION}" is the true relation of most test rows.'
     )
     return figures.table(pd.DataFrame(rows), caption, sample=out.sample)
 
@@ -652,4 +653,4 @@ def split_note(released: Corpus, parts: Corpus, words: int) -> str:
             for split, rows in parts.splits.items()
         ]
         source = f"We split the released test file into three parts: {figures.listed(shares)}"
-    return f"The model reads {cut}. {source}."
+    return f"The language model reads {cut}. {source}."

@@ -696,18 +696,19 @@ def uncited_kinds_in_words(outcomes: Outcomes) -> str:
         kind for kind, measures in zip(rows.task, rows.measures, strict=True) if _cites(measures)
     }
     if not citing:
-        return "No answer of any kind cites a passage."
+        return "No answer from retrieved passages has a value and cites a passage."
     uncited = set(rows.task) - citing
     if not uncited:
-        return "Some answers of every kind cite a passage."
+        return "For every kind, some answers from retrieved passages cite a passage."
     n_uncited = rows.task.isin(uncited).sum()
     names = [kind for kind in KINDS if kind in uncited]
     share = outcomes.where(task=sorted(citing), arm="rag").score("cites")
     return (
-        f"Of {n_uncited} answers of the {'kind' if len(names) == 1 else 'kinds'} "
-        f"{figures.listed(names)}, all from retrieved passages, "
-        f"none cites a passage. Of the {share.n} answers of the other kinds, "
-        f"{figures.score_text(share)} cite a passage. This interval {_side_of_half(share)}."
+        "With retrieved passages, no such answer of the "
+        f"{'kind' if len(names) == 1 else 'kinds'} {figures.listed(names)} (n = {n_uncited}) cites "
+        f"a passage. Of such answers of the other kinds (n = {share.n}), "
+        f"{figures.score_text(share)} cite a passage. This interval {_side_of_half(share)}. "
+        "Unlike the table's columns, these counts include questions that the chart does not answer."
     )
 
 
@@ -731,7 +732,7 @@ def citations_in_words(outcomes: Outcomes) -> str:
     """
     rows = outcomes.rows_with(RIGHT_CITED, "rag")
     if rows.empty:
-        return "No answer from retrieved passages cites a passage."
+        return "No answer from retrieved passages has a value and cites a passage."
     n_all_right = 0
     n_wrong = 0
     for measures in rows.measures:
@@ -740,9 +741,9 @@ def citations_in_words(outcomes: Outcomes) -> str:
             n_all_right += 1
             n_wrong += measures["accuracy"][0] == 0
     verb = (
-        "answer from retrieved passages cites"
+        "answer from retrieved passages has a value and cites"
         if len(rows) == 1
-        else "answers from retrieved passages cite"
+        else "answers from retrieved passages have a value and cite"
     )
     words = (
         f"{len(rows)} {verb} a passage. In {n_all_right} of these "
@@ -785,7 +786,7 @@ def summary(outcomes: Outcomes, model: str, encoder: str = "the encoder") -> str
         f"{texts['registry_taken']} of the questions correctly.",
         "Always giving the commonest answer to each kind of question is right for "
         f"{texts['commonest']} of the questions.",
-        "If the prompt has the passages that contain the answer, the model answers "
+        "If the prompt has passages that contain the answer or a part of it, the model answers "
         f"{texts['right_passages']} of the questions correctly.",
         _unparsed_in_words(scores["rag"].unparsed),
         "The code also has this project's list of antiseizure drugs. If the model names a drug "
@@ -827,6 +828,6 @@ def _citing_in_words(outcomes: Outcomes) -> tuple[str, str]:
     part = _PARTS[_side_of_half(right)]
     return (
         f"{cites}, and {part} cited passages contain the right answer.",
-        f"Of the passages that the model cites, {figures.score_text(right)} contain the right "
-        "answer.",
+        "Of the passages that the model's answers with a value cite, "
+        f"{figures.score_text(right)} contain the right answer.",
     )

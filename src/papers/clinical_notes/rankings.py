@@ -374,18 +374,31 @@ def filters_in_words(outcomes: Outcomes) -> str:
         return "No question of this run names a patient or a period."
     n_outside = [measures["candidates_outside"][0] for measures in rows.measures]
     n_wrong = sum(count > 0 for count in n_outside)
-    have = "has" if n_wrong <= 1 else "have"
     n_dated = sum(strata.get("period named") == "yes" for strata in rows.strata)
+    if len(rows) == 1:
+        return _one_filtered_in_words(n_dated, n_wrong)
+    have = "has" if n_wrong <= 1 else "have"
+    name = "names" if n_dated <= 1 else "name"
     return (
-        f"{len(rows)} questions name a patient or a period. Of these questions, {n_dated} "
-        f"{'names' if n_dated == 1 else 'name'} a period. {n_wrong or 'None'} of the {len(rows)} "
-        f"questions {have} a candidate passage from another patient or period."
+        f"{len(rows)} questions name a patient or a period. Of these questions, "
+        f"{n_dated or 'none'} {name} a period. {n_wrong or 'None'} of the {len(rows)} questions "
+        f"{have} a candidate passage from another patient or period."
+    )
+
+
+def _one_filtered_in_words(n_dated: int, n_wrong: int) -> str:
+    """Say of the only question that names a patient or a period what its candidates are."""
+    named = "a" if n_dated else "no"
+    wrong = "a" if n_wrong else "no"
+    return (
+        f"One question names a patient or a period. It names {named} period and has {wrong} "
+        "candidate passage from another patient or period."
     )
 
 
 PARTS = {
     "without_lexical": "BM25's score",
-    "without_boost": "the medication boost",
+    "without_boost": "the medication boost with penalty",
     "without_semantic": "FAISS's score",
     "without_reranker": "the reranker",
 }
@@ -437,19 +450,23 @@ def _parts_in_words(outcomes: Outcomes) -> str:
         if comparison.p < ALPHA:
             parts = worse if comparison.test.difference < 0 else better
             parts.append(PARTS[comparison.second])
-    effects = [_effect_in_words(better, "raise"), _effect_in_words(worse, "lower")]
+    score = f"the hybrid's {MAIN}"
+    effects = [
+        _effect_in_words(better, "raise", score),
+        _effect_in_words(worse, "lower", "it" if better else score),
+    ]
     if not better and not worse:
-        return "No part changes the hybrid's ranking significantly."
+        return f"No part changes the hybrid's {MAIN} significantly."
     return " ".join(filter(None, effects))
 
 
-def _effect_in_words(parts: Sequence[str], verb: str) -> str:
+def _effect_in_words(parts: Sequence[str], verb: str, score: str) -> str:
     """Say that parts raise or lower the hybrid's score; empty if there are none."""
     if not parts:
         return ""
     listed = figures.listed(parts)
     effect = f"{verb}s" if len(parts) == 1 else verb
-    return f"{listed[0].upper()}{listed[1:]} {effect} the hybrid's {MAIN} significantly."
+    return f"{listed[0].upper()}{listed[1:]} {effect} {score} significantly."
 
 
 def _on_independent_notes(part: str, on_notes: Outcomes | None) -> str:

@@ -378,9 +378,9 @@ class MeanPooledReranker:
     """Scores a passage by the cosine of mean-pooled encodings of question and passage.
 
     The paper also says that question and passage are processed jointly, and that the
-    score is that of the [CLS] token. BioLinkBERT-base was never trained to score pairs,
-    so only this reading is possible. With the encoder of FAISS it repeats the semantic
-    score, except for the generic names that the search adds to the question.
+    score is that of the [CLS] token. BioLinkBERT-base has no trained score for a pair, so
+    joint scoring would need further training. With the encoder of FAISS, this reranker repeats
+    the semantic score, except for the generic names that the search adds to the question.
 
     Attributes:
         name: How the reranker scores, for tables.

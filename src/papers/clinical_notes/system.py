@@ -5,8 +5,10 @@
     notes.retrieve("seizures", patient_id="115154574", date_start="2023-01-01", topk=5)
 
 The parts are those that notebooks 12 to 14 measure: the rules that read a note, the hybrid
-retriever with the paper's weights, and the prompt of the answers. What is made of own notes lies
-in one folder of this machine; no table that is exported or committed has any of it.
+retriever with the paper's weights, and the prompt of the answers. If a note's plan stops a drug
+("Discontinue LEV"), the registry's rows in an answer still count this drug as taken at that visit,
+as the synthetic charts do. What is made of own notes lies in one folder of this machine; no table
+that is exported or committed has any of it.
 """
 
 import hashlib

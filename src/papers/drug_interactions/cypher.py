@@ -94,7 +94,7 @@ class Retrieved:
         attempts: The steps with their statements.
         facts: The rows under their statement, or what the search for names found where no
             statement found any.
-        cut: Whether the last reply reached its limit of tokens.
+        cut: Whether the last reply reached its token limit.
         seconds: Time that the model took to write.
         requests: Keys of its requests.
         names: Names that were replaced by the graph's, and those that it lacks, if a fallback ran.

@@ -1,6 +1,6 @@
 """Mentions out of text (drug_interactions.md, Methods, A): a dictionary and rules.
 
-Both are matchers of spaCy.
+Both are matchers of spaCy, except that regular expressions find salts and names in brackets.
 """
 
 import re

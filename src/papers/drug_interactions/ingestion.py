@@ -353,7 +353,7 @@ def outcomes(run: Run, rows: Sequence[Answer], draws: int) -> Outcomes:
 
 
 def answer(out: Outcomes) -> str:
-    """Return the page's answer in Markdown: its conclusion, then a paragraph on earlier stages."""
+    """Return the page's answer in Markdown: its conclusion, then a paragraph of details."""
     interactions, side_effects = (_facts(out, corpus) for corpus in ("DDI", "ADE"))
     drug_reader, effect_reader = (_best_reader(rows) for rows in (interactions, side_effects))
     conclusion = (
@@ -395,8 +395,9 @@ def _language_model_text(chunks: Outcomes) -> str:
     (comparison,) = chunks.compare([("llm", reader)], "facts_f1")
     own, other = (figures.number(score.value) for score in comparison.scores)
     n_chunks = chunks.frame.unit.nunique()
+    read = "only chunk" if n_chunks == 1 else f"{n_chunks} chunks"
     return (
-        f"On the {n_chunks} chunks that both methods read, the F1 is {own} for a small "
+        f"On the {read} that both methods read, the F1 is {own} for a small "
         f"language model without training for this task and {other} for "
         f"{SHORT_METHOD_WORDS[reader]}, a difference of {figures.points(comparison.test)} points."
     )

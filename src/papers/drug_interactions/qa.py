@@ -362,7 +362,7 @@ def comparable(rows: Outcomes, pairs: Iterable[tuple[str, str]], measure: str) -
 
 
 def cut_text(rows: Outcomes, questions: str = "") -> str:
-    """Say how many replies of the paper's no retrieval the limit of tokens cut.
+    """Say how many replies of the paper's no retrieval the token limit cut off.
 
     Args:
         rows: The rows of the questions.
@@ -371,9 +371,7 @@ def cut_text(rows: Outcomes, questions: str = "") -> str:
     replies = rows.where(arm="alone").frame
     n_cut = int(replies.cut.astype(bool).sum())
     to = f" to {questions}" if questions else ""
-    return (
-        f"The limit of tokens cut off {n_cut} of the {len(replies)} replies without retrieval{to}."
-    )
+    return f'The token limit cut off {n_cut} of the {len(replies)} replies of "No retrieval"{to}.'
 
 
 MARKS = range(1, 6)

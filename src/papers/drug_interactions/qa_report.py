@@ -168,13 +168,16 @@ def _report_cypher(run: Run, both: Outcomes, writer: str) -> None:
     written = both.where(task="cypher", arm="example")
     kinds = [strata.get("kind") for strata in written.frame.strata]
     n_branded, n_invented = kinds.count("brand names"), kinds.count("unknown names")
+    name = "names" if n_branded == 1 else "name"
+    questions_are = "question is" if n_invented == 1 else "questions are"
     for step in ("first_try", "repaired", "simplified"):
         share = written.score(step)
         of_hundred = Score(100 * share.value, share.n, 100 * share.low, 100 * share.high)
         note = (
-            f"The share is of {share.n} questions. Of these questions, {n_branded} name a brand "
-            "that the graph lacks, so the model's first Cypher statement cannot be right. Another "
-            f"{n_invented} questions are about an invented name, so every valid statement is right."
+            f"The share is of {share.n} questions. Of these questions, {n_branded} {name} a brand "
+            "that the graph lacks, so a first Cypher statement that copies the name cannot be "
+            f"right. Another {n_invented} {questions_are} about an invented name, so a valid "
+            "statement that uses this name is right."
         )
         run.rerun(f"{TEXT}cypher.{step}", of_hundred, model=writer, note=note)
     note = "The median includes repairs and the time spent waiting for other requests."
@@ -249,7 +252,7 @@ def answer(out: Outcomes, model: str) -> str:
     details = [
         _questions_text(known, medquad, model),
         _unread_text(known, best),
-        f"With the graph read from text, DrugRAG's F1 is {_f1_text(known, 'ingested')}.",
+        f"With chapter 05's graph, DrugRAG's F1 is {_f1_text(known, 'ingested')}.",
         _cause_of_loss(medquad),
     ]
     paragraphs = [" ".join(filter(None, texts)) for texts in (conclusion, details)]
@@ -275,7 +278,9 @@ def _limits(known: Outcomes, medquad: Outcomes) -> str:
     if not_ahead:
         is_behind_all = len(not_ahead) == len(BASELINES)
         over = "" if is_behind_all else f" over {figures.listed(not_ahead)}"
-        limits.append(f"With a graph read from text, DrugRAG has no significant lead{over}.")
+        limits.append(
+            f"With chapter 05's graph, read from text, DrugRAG has no significant lead{over}."
+        )
     nearer = _nearer(medquad)
     if nearer:
         others = figures.listed(nearer)
@@ -325,8 +330,8 @@ def _unread_text(known: Outcomes, best: str) -> str:
     if not n_own and not n_best:
         return ""
     return (
-        f"No answer could be read in {n_own} replies of DrugRAG and in {n_best} of "
-        f"{ARM_WORDS[best]}. These replies count as wrong."
+        f"Replies in which no answer could be read count as wrong ({n_own} by DrugRAG, {n_best} by "
+        f"{ARM_WORDS[best]})."
     )
 
 
@@ -337,9 +342,10 @@ def _cause_of_loss(medquad: Outcomes) -> str:
     if ARM_WORDS["alone"] not in _nearer(medquad) or not n_silent:
         return ""
     text = (
-        f'DrugRAG replied "Not known" to {n_silent} of these {len(replies)} questions of MedQuAD. '
-        "This project's prompt asks for these words where the evidence does not contain the "
-        "answer. The baseline without retrieval gets no such instruction, as in the paper."
+        f'DrugRAG replied with "Not known" or similar words to {n_silent} of these {len(replies)} '
+        'questions of MedQuAD. This project\'s prompt asks for "Not known" where the evidence does '
+        "not contain the answer. The baseline without retrieval gets no such instruction, as in "
+        "the paper."
     )
     for comparison in comparable(medquad, [("drugrag", "alone")], "cosine_answered"):
         test = comparison.test
@@ -423,7 +429,7 @@ def _tolerance_text(printed: Published) -> str:
     tolerance = f"{100 * GAIN_TOLERANCE:.1f} points"
     return (
         f"A gain counts as the stated one if it lies within {tolerance} of it. With a tolerance of "
-        f"less than {_tenths(for_texts)} points, none of the {figures.in_words(len(SCALES))} "
+        f"{_tenths_below(for_texts)} points or less, none of the {figures.in_words(len(SCALES))} "
         f"scales gives {_percent(texts.stated, 0)} {OVER['gain_rag_text']}. With a tolerance of "
         f"{_tenths(for_both[nearest])} points or more, Table II gives both gains {nearest}. "
         f"Divided by DrugRAG's own score, the gains are {_percent(alone)} over no retrieval, and "
@@ -521,6 +527,11 @@ def _percent(share: float, digits: int = 1) -> str:
 def _tenths(distance: float) -> str:
     """Return the smallest tolerance in tenths of a point that allows a distance."""
     return f"{math.ceil(1000 * distance - 1e-6) / 10:.1f}"
+
+
+def _tenths_below(distance: float) -> str:
+    """Return the largest tolerance in tenths of a point that does not allow a distance."""
+    return f"{(math.ceil(1000 * distance - 1e-6) - 1) / 10:.1f}"
 
 
 MARKERS = "o^s"

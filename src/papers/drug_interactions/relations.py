@@ -347,7 +347,7 @@ def parse_facts(answer: str, *, cut: bool) -> frozenset[Fact] | None:
 
     Args:
         answer: JSON of `SCHEMA`, which a thought may precede.
-        cut: Whether the answer reached its limit of tokens. What it finished before counts.
+        cut: Whether the answer reached its token limit. What it finished before counts.
 
     Returns:
         The facts, or None if the answer cannot be read.

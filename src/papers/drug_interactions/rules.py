@@ -152,7 +152,7 @@ def _asks_for_names(rows: Outcomes) -> pd.Series:
 
 NO_RETRIEVAL: dict[str, Arm] = {
     "if the method without retrieval gets the question alone": "alone",
-    "if the method without retrieval also gets DrugRAG's instruction": "none",
+    'if the method without retrieval is also told to write "Not known"': "none",
 }
 """The two readings of the arm without retrieval; the first is the paper's."""
 
@@ -210,7 +210,7 @@ def _clear_lead_in_cosine(rows: Outcomes, baselines: Sequence[str]) -> Decision:
 
 
 def _abstention_text(medquad: Outcomes) -> str:
-    """Say how far "Not known" and the limit of tokens explain DrugRAG's cosine."""
+    """Say how far "Not known" and the token limit explain DrugRAG's cosine."""
     replies = medquad.rows_with("answered", "drugrag")
     answered = replies.measures.map(lambda measures: measures["answered"][0] > 0)
     silent = set(replies.unit[~answered])
@@ -218,9 +218,10 @@ def _abstention_text(medquad: Outcomes) -> str:
         return ""
     rows = medquad.select(medquad.frame.unit.isin(silent))
     drugrag, alone = (rows.score("cosine", arm).value for arm in ("drugrag", "alone"))
+    those = "this question" if len(silent) == 1 else f"these {len(silent)} questions"
     text = (
-        f' DrugRAG replied "Not known" to {len(silent)} of {len(replies)} questions. On these '
-        f"{len(silent)} questions, DrugRAG's mean cosine is {figures.number(drugrag)}, and that of "
+        f' DrugRAG replied with "Not known" or similar words to {len(silent)} of {len(replies)} '
+        f"questions. On {those}, DrugRAG's mean cosine is {figures.number(drugrag)}, and that of "
         f"no retrieval is {figures.number(alone)}."
     )
     for comparison in comparable(medquad, [("drugrag", "alone")], "cosine_answered"):
@@ -350,14 +351,17 @@ def _invented_text(outcomes: Outcomes, *arms: str) -> str:
     for arm in arms:
         share = figures.score_text(others.score("first_statement", arm))
         shares.append(f"{share} {PROMPTS[arm]}")
+    are = "is" if counts[INVENTED] == 1 else "are"
     text = (
-        f" Of {rows.frame.unit.nunique()} questions, {counts[INVENTED]} are about an invented "
-        "name. For these questions, every valid statement is right."
+        f" Of {rows.frame.unit.nunique()} questions, {counts[INVENTED]} {are} about an invented "
+        "name. For such a question, a valid statement that uses this name is right, because it "
+        "finds nothing."
     )
     if BRANDS in counts:
+        name = "question names" if counts[BRANDS] == 1 else "questions name"
         text += (
-            f" Another {counts[BRANDS]} questions name a brand. For these questions, no first "
-            "statement can be right."
+            f" Another {counts[BRANDS]} {name} a brand. For such a question, a first "
+            "statement that copies the name cannot be right, because the graph lacks it."
         )
     return (
         f"{text} On the other {others.frame.unit.nunique()} questions, the share of right first "
@@ -412,10 +416,11 @@ def _rescuers_text(outcomes: Outcomes) -> str:
         f"The model's own repair resolved {by_model} of these {len(frame)} statements. The "
         f"program's less strict statement resolved {int(by_program.sum())}."
     )
-    if by_program.any():
-        text += (
-            f" In {n_branded} of these {int(by_program.sum())} cases, the question names a brand."
-        )
+    n_by_program = int(by_program.sum())
+    if n_by_program == 1:
+        return f"{text} The question of this statement names {'a' if n_branded else 'no'} brand."
+    if n_by_program:
+        text += f" In {n_branded} of these {n_by_program} cases, the question names a brand."
     return text
 
 
@@ -429,7 +434,7 @@ def first_query_right_as_printed(_: Outcomes, *, printed: Published, **__: Any) 
     share = Score(number.value / n, n, *wilson(number.value, n))
     of_all = f"{number.printed} of {n} queries"
     why = (
-        f"The paper reports that {of_all} were right on the first try, a share of "
+        f"The paper reports that about {of_all} were right on the first try, a share of "
         f"{figures.score_text(share)} (n = {n})."
     )
     return Decision(decisions.above(share, HALF), why)
@@ -467,8 +472,10 @@ def precise_retrieval(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     for words, rows in _readings(known).items():
         n_clusters = min(_with_query(rows, arm).frame.cluster.nunique() for arm in BY_GRAPH)
         if not decisions.enough_clusters(n_clusters, len(BASELINES[1:])):
-            end = "too few of these questions are left for a significant lead with both graphs"
-            why = f"{counts} {evidence.sentence_case(READING_WORDS[words])}, {end}."
+            why = (
+                f"{counts} {evidence.sentence_case(READING_WORDS[words])}, a query returned names "
+                "for too few questions for a significant lead with both graphs."
+            )
             return Decision("not tested", why, reason="too few")
     parts = []
     for arm in BY_GRAPH:
@@ -504,14 +511,16 @@ def _queries_text(known: Outcomes, arm: str) -> str:
         return text
     precision = replace(found.score("evidence_precision", arm), unparsed=0)
     n_relaxed = n_found - n_own
-    n_by_model = n_own if n_relaxed else "all"
-    by_whom = f"For {n_by_model} of these {n_found} questions, the model itself wrote the query."
-    if n_relaxed:
-        by_whom += f" For the other {n_relaxed}, a program had made the model's query less strict."
-    return (
-        f"{text} {by_whom} The precision on these {n_found} questions is "
-        f"{figures.score_text(precision)}."
-    )
+    by_whom = f"The model itself wrote {'all of these queries' if n_found > 1 else 'this query'}."
+    these = "this question" if n_found == 1 else f"these {n_found} questions"
+    if n_relaxed and not n_own:
+        by_whom = f"A program had made the model's query less strict for {these}."
+    elif n_relaxed:
+        by_whom = (
+            f"For {n_own} of these {n_found} questions, the model itself wrote the query. For the "
+            f"other {n_relaxed}, a program had made the model's query less strict."
+        )
+    return f"{text} {by_whom} The precision on {these} is {figures.score_text(precision)}."
 
 
 ON_CHAINS = Rule(
@@ -554,12 +563,13 @@ def _chains_text(outcomes: Outcomes) -> str:
         statements = cypher.rows_with("right", "example").measures
         n_right = sum(_holds(measures, "right") for measures in statements)
         reach = replace(reached.score("within_reach", "drugrag"), unparsed=0)
-        search = figures.score_text(plain.score("f1", "keyword"))
+        search = plain.score("f1", "keyword")
         sentences.append(
             f" On questions with {kind}, the model's last Cypher statement is right for {n_right} "
             f"of {len(statements)} questions. The evidence in DrugRAG's prompts contains "
             f"{figures.score_text(reach)} of the right names. Without any model, a search for all "
-            f"facts about the names in these questions has an F1 of {search}."
+            f"facts about the names in a question has an F1 of {figures.score_text(search)} on the "
+            f"{search.n} questions with {kind} that this run drew."
         )
     return "".join(sentences)
 
@@ -798,7 +808,8 @@ def smaller_prompt(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
     why = (
         "In the paper, a prompt contains at most ten results or five chunks of about 1,000 "
         "tokens each (Setup; Methods, stage 3). These settings decide the claim, whatever the "
-        "questions are. This project's passages are shorter than the paper's chunks."
+        "questions are. In the reference run, this project's passages are shorter than the paper's "
+        "chunks."
     )
     rows = outcomes.where(task=["known", "medquad"])
     if {"drugrag", "text"} <= rows.arms_with("prompt_tokens"):

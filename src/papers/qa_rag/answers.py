@@ -112,7 +112,7 @@ ARMS = {
     "hypothetical": ArmConfig("Only hypothetical answer", "hypothetical"),
     "zero_shot": ArmConfig("QA-RAG (no examples)", "qa_rag", few_shot=False),
 }
-"""Arms that all questions are put to, with prompts of equally many characters but for the first."""
+"""Arms that all questions are put to. One limit of characters holds for the excerpts of each."""
 SEARCHED = {
     "multiquery": ArmConfig("Multiquery (contexts of this run)", "multiquery"),
     "hyde": ArmConfig("HyDE (contexts of this run)", "hyde"),

@@ -2,9 +2,9 @@
 
 Each released question names a guideline before it asks: "As described in <guideline>, ...". So two
 documents belong to it: the one that it was taken from (`source`, where the answer stands) and the
-one that it names (`guideline`). The authors' index of the paper's 1,404 documents is published, but
-no copy was at hand. Every chunk that a released ranking holds is the corpus here, which favours
-what those rankings found.
+one that it names (`guideline`). The authors' index of the paper's 1,404 documents is published as a
+pickle, which is not read, since loading it would run the code in it. The corpus here is the chunks
+of the rankings in `CONTEXTS`, which favours what those rankings found.
 """
 
 import csv
@@ -153,7 +153,7 @@ class Data:
         questions: All pairs.
         test: The questions that the released rankings answer, in their order, each with the stratum
             ``own document``.
-        corpus: The passages of all released rankings.
+        corpus: The passages of the rankings in ``CONTEXTS``.
         released: Ids of the passages, best first, by arm and question id.
         rankings: The same as the release writes them, by arm and text of the question.
         files: Where the data came from.

@@ -73,7 +73,7 @@ def split_rows(questions: Sequence[Question], seed: int, test: Sequence[Question
 def split_documents(questions: Sequence[Question], seed: int) -> Split:
     """Split so that no two parts share a source document.
 
-    The shares are as near to 85/10/5 as full documents allow.
+    The shares are about 85/10/5, as no document is divided.
 
     Raises:
         QaRagDataError: There are fewer than three source documents.
@@ -323,8 +323,8 @@ def splits_table(
             "train pairs": len(parts["train"]),
             "validation pairs": len(parts["validation"]),
             "test pairs": len(test),
-            "test questions of a document that was trained on": _share(is_known, test),
-            "test questions seen in training": _share(is_repeated, test),
+            "test questions whose document is in the training set": _share(is_known, test),
+            "test questions seen in the training set": _share(is_repeated, test),
             "asked": len(questions[name]),
             "documents of these": len({question.source for question in questions[name]}),
         }

@@ -383,10 +383,10 @@ class JudgeReport:
             return self.why_no_adapter
         if unfit_because:
             return f"{unfit_because}."
-        return (
-            "In this profile, the judge reads only the contexts of other arms. Chapter 16 measures "
-            "the contexts of this arm without a judge."
-        )
+        not_judged = "In this profile, the judge reads only the contexts of other arms."
+        if arm.endswith(AGENT):
+            return not_judged
+        return f"{not_judged} Chapter 16 measures the contexts of this arm without a judge."
 
 
 def selected_ids(rows: Iterable[Answer], arm: str) -> dict[str, list[str]]:

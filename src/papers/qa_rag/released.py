@@ -228,10 +228,10 @@ def more_parts_than_sentences(data: Data, released: Released) -> str:
         n_more = 0
         for recall, n in zip(table.recall, n_sentences, strict=False):
             n_more += Fraction(recall).limit_denominator(50).denominator > n
-        counts.append(f"{n_more} ({ARMS.get(arm, arm)})")
+        counts.append(f"{n_more} ({(ARMS | AGENT_LABELS).get(arm, arm)})")
     return (
-        f"For at least {figures.listed(counts)} of {len(n_sentences)} questions, the released "
-        "recall implies more statements than the FDA's answer has sentences"
+        f"For at least {figures.listed(counts)} of {len(n_sentences)} questions, the divisor of "
+        "the released recall is larger than the number of sentences in the FDA's answer"
     )
 
 
@@ -367,7 +367,7 @@ OWN_DOCUMENT_CAPTION = (
     "searches that the paper describes, and how often one of the six passages comes from this "
     "document. The counts cover the questions whose own document the rule recognises. In the "
     "released code, HyDE also searches by the question, and Multiquery by the fine-tuned model's "
-    "answer. The rule removes the document only from the search by question"
+    "answer. The rule removes the document only from searches by question, Multiquery's included"
 )
 
 

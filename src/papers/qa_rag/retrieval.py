@@ -55,7 +55,7 @@ PRINTED = {
         "Multiquery (6 candidates by question, 6 by each of three more)",
         (("question", 6), ("multi", 6)),
     ),
-    "hyde": ArmConfig("HyDE by a larger model (24)", (("hyde", 24),)),
+    "hyde": ArmConfig("HyDE (24)", (("hyde", 24),)),
     "question": ArmConfig("Only question (24)", (("question", 24),)),
     "hypothetical": ArmConfig("Only hypothetical answer (24)", (("tuned", 24),)),
     "question_12": ArmConfig("Only question (12)", (("question", 12),)),

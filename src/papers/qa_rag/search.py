@@ -1,8 +1,8 @@
 """Search in passages of guidance: by a passage's beginning, by its best window, by its words.
 
 The paper gives one vector to a chunk of 10,000 characters (QA-RAG, section 2.2), of which its
-encoder reads 512 tokens and the one used here 256. A window fits, so that a passage can be found,
-and shown, by its best one.
+encoder reads 512 tokens and the default one here 256. An encoder reads a whole window, so that
+a passage can be found, and shown, by its best one.
 """
 
 from collections.abc import Sequence

@@ -17,7 +17,7 @@ from papers.qa_rag import answers, data, finetune, folder as own_folder, own_pai
 from papers.qa_rag.answers import CitedAnswer, Excerpt, read
 from papers.qa_rag.data import Data, Passage, Question, share_held, words
 from papers.qa_rag.rerankers import ScoringAgent, choose_reranker
-from papers.qa_rag.retrieval import Reranker
+from papers.qa_rag.retrieval import BestWindow, Reranker
 from papers.qa_rag.search import Search, Searcher
 from rag.system_answer import Evidence, SystemAnswer
 from resources.settings import DERIVED, PublicError, profile_model, settings
@@ -353,7 +353,8 @@ def open_guidance(
     if model is None:
         model = llm.connect(profile_model(settings().profile), folder=REPLIES)
     reranker, notes = _choose_reranker(options.reranker, library.searcher, model)
-    notes += _how_it_searches(library.searcher, options.search)
+    reads_whole = isinstance(reranker, BestWindow)
+    notes += _how_it_searches(library.searcher, options.search, reads_whole=reads_whole)
     pairs = own_pairs.read_pairs(options.pairs) if options.pairs else ()
     return Guidance(
         library.searcher,
@@ -377,18 +378,25 @@ def _choose_reranker(name: str, searcher: Searcher, model: LLM) -> tuple[Reranke
     return reranker, ()
 
 
-def _how_it_searches(searcher: Searcher, by: Search) -> tuple[str, ...]:
-    """How the search differs from the paper's, or how much of the passages it reads."""
+def _how_it_searches(searcher: Searcher, by: Search, *, reads_whole: bool) -> tuple[str, ...]:
+    """How the search differs from the paper's, or how much of the passages it reads.
+
+    Args:
+        searcher: The documents.
+        by: What of a passage is searched.
+        reads_whole: Whether the reranker reads whole passages; a cross-encoder cuts them.
+    """
     if by != "start":
         return (f"Passages are searched by their {by}, not by their beginnings as in the paper.",)
     if not searcher.n_cut:
         return ()
     encoder = searcher.encode
+    of_reranker = "The reranker reads the whole passages that the search finds. "
     note = (
         f"The search reads the first {encoder.max_tokens} tokens of each passage, because its "
-        f"encoder ({encoder.name}) reads no more. The paper's encoder reads 512 tokens. The "
-        "reranker reads the whole passages that the search finds. A search by words (BM25) reads "
-        "whole passages, and it found more answers in this book."
+        f"encoder ({encoder.name}) reads no more. The paper's encoder reads 512 tokens. "
+        f"{of_reranker if reads_whole else ''}A search by words (BM25) reads whole passages, and "
+        "it found more answers in this book's reference run."
     )
     return (note,)
 

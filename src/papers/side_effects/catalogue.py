@@ -139,8 +139,8 @@ def read_sider(data: str = "auto") -> Catalogue:
 def read_frequencies(names: Path, frequency: Path) -> dict[Pair, tuple[Frequency, ...]]:
     """Read every statement of a frequency in SIDER, placebo groups left out.
 
-    SIDER does not say which statements are of one label. A statement that differs only in the
-    words of the effect is taken once.
+    SIDER does not say which statements are of one label. Lines that differ only in the
+    stereoisomer, or in the words of the label for the effect, are taken once.
 
     Args:
         names: SIDER's names of compounds.

@@ -356,16 +356,17 @@ def answer(readings: pd.DataFrame | None, selections: pd.DataFrame | None) -> st
     if readings is None or selections is None:
         return "The bundled sample contains no SIDER file, so these questions cannot be answered."
     best = readings.nsmallest(1, "off").iloc[0]
-    verb = "come nearest to" if best.off else "give exactly"
+    verb = "comes nearest to" if best.off else "gives exactly"
     rule = selections[selections["same order"] == "yes"].iloc[0]
     return (
-        f"SIDER's files {verb} the three counts that the paper prints, if {best.counted} count as "
-        f"associations. The drugs of the benchmark are {rule['take']}, whereas the paper states a "
-        "minimum number of terms. Nobody can draw the benchmark's questions again, because the "
-        "draw depends on the order of a Python set, which changes from process to process.\n\n"
-        f"If {best.counted} count as associations, SIDER's files give {best.associations:,} "
-        f"associations, {best.drugs:,} drugs and {best.effects:,} terms. The drugs of the "
-        f"benchmark come from those with an {rule['of drugs with']}. ATC is the WHO's "
+        f"One way to filter and count SIDER's files {verb} the three counts that the paper prints, "
+        f"and it counts {best.counted} as associations. The drugs of the benchmark are "
+        f"{rule['take']}, whereas the paper states a minimum number of terms. Nobody can draw the "
+        "benchmark's questions again, because the draw depends on the order of a Python set, which "
+        "changes from process to process.\n\n"
+        f'This way to count keeps "{best.kept}", takes each {best.drug} as one drug, and gives '
+        f"{best.associations:,} associations, {best.drugs:,} drugs and {best.effects:,} terms. The "
+        f"drugs of the benchmark come from those with an {rule['of drugs with']}. ATC is the WHO's "
         "classification of drugs."
     )
 
@@ -382,7 +383,7 @@ def describe_selection(sider: Sider) -> str:
         return caption
     return (
         f"{caption} Names that differ only in capital letters count as one drug here, so SIDER's "
-        f"{n_written:,} names are {n_drugs:,} drugs."
+        f"{n_written:,} names with an ATC code are {n_drugs:,} drugs."
     )
 
 

@@ -435,7 +435,7 @@ def read_released_answers(path: Path, arm: str, model: str) -> list[Answer]:
 def add_term_positions(
     rows: Sequence[Answer], questions: Iterable[Question], lists: Mapping[str, str]
 ) -> list[Answer]:
-    """Measure where in a Format A prompt the side effect ends.
+    """Measure where the side effect ends: in its Format A document, or in the authors' prompt.
 
     Args:
         rows: Answers of any arm.

@@ -30,6 +30,8 @@ COLOURS = {arm: colour for arm, (_, colour) in figures.ARMS.items()} | dict.from
     ("format_a", "format_a_cut", "format_b"), figures.arm_colour("format_a")
 )
 """One colour for each source: none, texts of either format, the graph."""
+MAX_FURTHER_DIGITS = 4
+"""How many digits more than the paper prints may show that two values differ."""
 NEIGHBOUR = "one contains the asked term, or is contained in it"
 NO_NEIGHBOUR = "none does"
 """Whether a listed term of the drug is a neighbour of the asked one."""
@@ -174,8 +176,8 @@ def _difference(outcomes: Outcomes, first: str, second: str, number: Number) -> 
         number: The printed number, for its way of writing.
 
     Returns:
-        The difference in points; and, where replies were not parsed, what it would be if UNKNOWN
-        counted as a wrong answer.
+        The difference in points. Where replies were not parsed, also a note that gives it with as
+        many digits as it takes to differ from what it would be if UNKNOWN counted as wrong.
     """
     rows = outcomes.frame
     n_models = rows.groupby("unit").model.transform("nunique")
@@ -188,12 +190,28 @@ def _difference(outcomes: Outcomes, first: str, second: str, number: Number) -> 
     if rows.parsed.all():
         return points, ""
     strict = (rows.predicted == rows.gold).groupby(rows.model).mean()
-    strict_difference = number.show(100 * (strict[first] - strict[second]), 1)
+    strict_points = 100 * (strict[first] - strict[second])
+    as_no, if_wrong = _shown_apart(number, points.value, strict_points)
     note = (
-        "The answer UNKNOWN counts as NO, as in Tables 1 and 2. If UNKNOWN counted as wrong, the "
-        f"difference would be {strict_difference}."
+        "The answer UNKNOWN counts as NO, as in Tables 1 and 2, and the difference is "
+        f"{as_no}. If UNKNOWN counted as wrong, the difference would be {if_wrong}."
     )
     return points, note
+
+
+def _shown_apart(number: Number, value: float, other: float) -> tuple[str, str]:
+    """Write two values with the same number of digits, as few as show their difference."""
+    for digits in range(MAX_FURTHER_DIGITS + 1):
+        shown = number.show(value, digits)
+        other_shown = number.show(other, digits)
+        if shown != other_shown:
+            return _with_minus(shown), _with_minus(other_shown)
+    same = _with_minus(number.show(value))
+    return same, same
+
+
+def _with_minus(text: str) -> str:
+    return text.replace("-", "\N{MINUS SIGN}")
 
 
 def sides(outcomes: Outcomes, cut: int) -> str:

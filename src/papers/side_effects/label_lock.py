@@ -175,7 +175,7 @@ class Unlocked:
 
 @dataclass(frozen=True)
 class LabelLocked:
-    """Answers whose label is the graph's, with the model's sentence as it wrote it."""
+    """Answers with the graph's label and the model's sentence, without a YES or NO before it."""
 
     generator: Generator
 
@@ -206,20 +206,20 @@ def answer(outcomes: Outcomes, locks: Outcomes, model: str) -> str:
     share = "every question" if written == 1 else f"{figures.number(written)} of the questions"
     chosen = figures.score_text(outcomes.score("exact", "chosen"))
     listed = locks.where(evidence=EVIDENCE[True])
-    leading, unlocked, locked = (
-        figures.score_text(listed.score("contradicts", way))
-        for way in ("leading", "unlocked", "label")
-    )
+    scores = {way: listed.score("contradicts", way) for way in ("leading", "unlocked", "label")}
+    leading, unlocked, locked = (figures.score_text(score) for score in scores.values())
+    without_lock = ""
+    if not scores["unlocked"].value:
+        without_lock = " So these answers do not show what the lock alone prevents."
     return (
-        f"Our hand-written queries answer {share} of five further kinds correctly. If {model} "
+        f"Our handwritten queries answer {share} of five further kinds correctly. If {model} "
         f"picks the query, {chosen} of the answers are correct. If a question suggests that a "
         f"listed effect is not listed, {leading} of the model's answers contradict the graph. With "
-        f"the label locked to the graph, {locked} do, but the locked prompts contain no misleading "
-        "question.\n\n"
+        f"the label locked, {locked} of the answers about listed effects do, but the locked "
+        "prompts contain no misleading question.\n\n"
         f"{_says_no(locks)}With the lock, the graph sets the label (YES or NO) and the model "
         "writes one sentence about it. Without the lock and without a misleading question, "
-        f"{unlocked} of the answers contradict the graph. So these answers do not show what the "
-        "lock alone prevents."
+        f"{unlocked} of the answers about listed effects contradict the graph.{without_lock}"
     )
 
 

@@ -20,6 +20,7 @@ from evaluation import figures
 from evaluation.answers import Answer
 from evaluation.outcomes import Outcomes
 from helpers.completions import Choice, Reply, count_tokens
+from helpers.counting import counted
 from helpers.llm import LLM
 from papers.side_effects.misspelling import Query, add_measures
 from rag.prompts import Message, chat_messages
@@ -342,19 +343,20 @@ def answer(outcomes: Outcomes, model: str) -> str:
     right = {arm: of_drugs.score("right", arm) for arm in ("none", *arms)}
     best = max(arms, key=lambda arm: right[arm].value)
     right_names = outcomes.where(names="right names").score("right", "llm")
-    n_names = right[best].n
+    names = counted(right[best].n, "typed drug name")
     text = (
-        f"Of {n_names} typed drug names, correct or not, {METHODS[best]} leads "
-        f"{figures.score_text(right[best])} to the right drug. {model}, which writes the name as "
-        f"in the paper, leads {figures.score_text(right['llm'])} to the right drug. The paper's "
-        "model had examples in its prompt, and this model has none.\n\n"
-        f"As typed, {figures.score_text(right['none'])} of the names are already correct. {model} "
-        f"leaves {figures.score_text(right_names)} of the correct names unchanged. The paper's "
-        "Qwen2.5-7B-Instruct is larger, and the released reports say that its prompt had examples."
+        f"Of {names}, correct or not, {METHODS[best]} leads {figures.score_text(right[best])} to "
+        f"the right drug. The language model {model}, which writes the name as in the paper, leads "
+        f"{figures.score_text(right['llm'])} to the right drug. The paper's model had examples in "
+        "its prompt, and this model has none.\n\n"
+        f"As typed, {figures.score_text(right['none'])} of the names are already correct. The "
+        f"language model leaves {figures.score_text(right_names)} of the correct names unchanged. "
+        "In the paper, Qwen2.5-7B-Instruct writes the name, and the released reports say that its "
+        "prompt had examples."
     )
     trade_names = outcomes.where(names="trade names", arm="llm")
     if not len(trade_names.frame):
         return text
     share = figures.score_text(trade_names.score("right", "llm"))
-    n_trade_names = len(trade_names.frame)
-    return f"{text} Of {n_trade_names} trade names, {model} leads {share} to the right drug."
+    n_trade_names = counted(len(trade_names.frame), "trade name")
+    return f"{text} Of {n_trade_names}, {model} leads {share} to the right drug."

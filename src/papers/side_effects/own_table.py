@@ -303,10 +303,12 @@ def _note_on_lists(rows: Sequence[OwnRow]) -> tuple[str, ...]:
         return ()
     first = with_comma[0]
     cells = counted(len(with_comma), "cell")
-    note = (
-        f"{cells} of effects with a comma: each was read as one effect, such as "
-        f"{first.effect!r} in row {first.number}. If it is a list, add --separator ','."
-    )
+    example = f"{first.effect!r} in row {first.number}"
+    if len(with_comma) == 1:
+        read = f"contains a comma and was read as one effect: {example}"
+    else:
+        read = f"contain a comma, and each was read as one effect, such as {example}"
+    note = f"{cells} of effects {read}. If it is a list, add --separator ','."
     return (note,)
 
 

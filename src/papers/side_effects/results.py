@@ -23,7 +23,7 @@ STATEMENTS = {
     "class_drugs": "{drugs} among the {cls} {are} listed with {effect}",
     "class_all": "{effects} {are} listed for every drug among the {cls}",
     "class_most": "{effects} {are} listed for more than half of the {cls}",
-    "frequency_top": "{effects} of {drug} {have} the highest stated frequency",
+    "frequency_top": "{effects} of {drug} {have} the highest stated {frequency}",
     "frequency_at_least": "{effects} of {drug} {have} a stated frequency of {percent} % or more",
     "organ_effects": "{effects} of the organ class {organ} {are} listed for {drug}",
     "organ_class": "{drugs} among the {cls} {have} {n} or more listed effects of the class {organ}",
@@ -36,10 +36,7 @@ STATEMENTS = {
 OTHER_DRUGS: Final = ("why_classmates",)
 """Forms whose drugs are others than the one in the question."""
 NONE_RANKED = "No side effect of {drug} has a stated frequency."
-RANKED = (
-    "The rank of an effect is the highest lower bound that a label states; the range shows all "
-    "statements."
-)
+RANKED = "For each effect, the highest stated lower bound counts; the range shows all statements."
 
 
 @dataclass(frozen=True)
@@ -100,8 +97,10 @@ def _state(form: AskForm, parameters: Mapping[str, Any], n: int) -> str:
     nouns = {"drugs": f"{other}drug", "effects": "side effect"}
     counts = {key: counted(n, noun) if n else f"No {noun}" for key, noun in nouns.items()}
     verbs = {"are": "is", "have": "has"} if n < 2 else {"are": "are", "have": "have"}
+    frequency = "frequency" if n < 2 else "frequencies"
     percent = f"{100 * parameters.get('share', 0):g}"
-    text = STATEMENTS[form.name].format(**parameters, **counts, **verbs, percent=percent)
+    further = {"percent": percent, "frequency": frequency}
+    text = STATEMENTS[form.name].format(**parameters, **counts, **verbs, **further)
     return text if n else f"{text}."
 
 
@@ -232,8 +231,8 @@ def _coverage_notes(
         n_effects = counted(len(all_effects), "side effect")
         have = "has" if len(facts.organs) == 1 else "have"
         notes.append(
-            f"Of {n_effects}, {len(facts.organs):,} {have} an organ class; no other is in an "
-            "answer about organ classes."
+            f"Of {n_effects}, {len(facts.organs):,} {have} an organ class; answers about organ "
+            "classes leave out the others."
         )
     return notes
 
@@ -248,4 +247,5 @@ def _tie_notes(ranked: Sequence[tuple[float, str]], names: Sequence[str]) -> lis
     ties = [effect for effect in as_frequent if effect not in names]
     if not ties:
         return []
-    return [f"As frequent as the last one: {_list_in_words(ties)}."]
+    these = "This effect is" if len(ties) == 1 else "These effects are"
+    return [f"{these} as frequent as the last one: {_list_in_words(ties)}."]

@@ -160,7 +160,7 @@ def weight_as_benchmark(rows: Sequence[Answer], benchmark: Sequence[Query]) -> l
     """Weight the rows so that a subset estimates the means of the benchmark.
 
     Args:
-        rows: The rows of one arm.
+        rows: The rows of one arm, or of several arms that answered the same queries.
         benchmark: All queries.
 
     Returns:

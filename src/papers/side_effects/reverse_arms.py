@@ -21,6 +21,7 @@ from evaluation import figures
 from evaluation.answers import Answer
 from evaluation.outcomes import Outcomes
 from helpers.completions import Reply
+from helpers.counting import counted
 from helpers.graph import Graph
 from helpers.neighbours import stopwatch
 from papers.side_effects import forward
@@ -375,7 +376,8 @@ class Window:
     Attributes:
         documents: Largest number of documents.
         characters: Characters of each document.
-        prompt_characters: Characters of all documents; one that does not fit is left out.
+        prompt_characters: Characters of all documents; the first that does not fit is left out,
+            and so are all after it.
     """
 
     documents: int = 100
@@ -423,7 +425,7 @@ def shown_by_client(store: TextStore, queries: Sequence[Query]) -> list[float]:
 
 @dataclass(frozen=True)
 class FormatALlm:
-    """Format A as in the authors' client: one LLM answer from the beginning of each document.
+    """Format A as in the authors' client: one LLM answer from the beginnings of the documents.
 
     Attributes:
         store: The documents.
@@ -502,8 +504,8 @@ def answer(outcomes: Outcomes, model: str) -> str:
     recall = outcomes.score("recall", "format_a")
     text = (
         "The graph returns the set of drugs with an effect exactly, because the right answers are "
-        f"read from it. {model}, which copies drug names from retrieved sentences, reaches an F1 "
-        f"of {figures.score_text(exact)}{which}. From lists, of which the prompt shows only the "
+        f"read from it. From retrieved sentences, {model} copies drug names and reaches an F1 of "
+        f"{figures.score_text(exact)}{which}. From lists, of which the prompt shows only the "
         f"beginning, the model finds {figures.score_text(recall)} of the drugs.\n\n"
         f"The model read sentences (Format B) for {_queries_in_words(outcomes, 'format_b')}, and "
         f"lists (Format A) for {_queries_in_words(outcomes, 'format_a')}."
@@ -512,9 +514,9 @@ def answer(outcomes: Outcomes, model: str) -> str:
     if ratio is None:
         return text
     return (
-        f"{text} On {ratio.n:,} queries, Format B took {_about(ratio.value)} times as long as the "
-        "graph, mainly because a language model copies each name. The section “Like for like” "
-        "compares Format B and the graph without a language model."
+        f"{text} On {counted(ratio.n, 'query', 'queries')}, Format B took {_about(ratio.value)} "
+        "times as long as the graph, mainly because a language model copies each name. The section "
+        "“Like for like” compares Format B and the graph without a language model."
     )
 
 
@@ -524,14 +526,15 @@ def _queries_in_words(outcomes: Outcomes, arm: str) -> str:
     answered = outcomes.where(arm=arm)
     n_queries = len(all_queries.frame)
     if len(answered.frame) == n_queries:
-        return f"all {n_queries:,} queries"
+        return f"all {counted(n_queries, 'query', 'queries')}"
     *_, largest = TIERS
     n_large = _n_of_tier(answered, largest)
     n_large_queries = _n_of_tier(all_queries, largest)
-    return (
-        f"{len(answered.frame):,} of {n_queries:,} queries, among them {n_large} of the "
-        f"{n_large_queries} {largest} ones ({TIERS[largest][0]} drugs or more)"
-    )
+    words = f"{len(answered.frame):,} of {counted(n_queries, 'query', 'queries')}"
+    if not n_large_queries:
+        return words
+    large = counted(n_large_queries, f"{largest} one")
+    return f"{words}, among them {n_large} of the {large} ({TIERS[largest][0]} drugs or more)"
 
 
 def _n_of_tier(outcomes: Outcomes, tier: str) -> int:

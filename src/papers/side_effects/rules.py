@@ -167,16 +167,23 @@ def _decide_repeated(outcomes: Outcomes, arms: Sequence[str]) -> Decision:
     for (model, arm), of_arm in rows.groupby(["model", "arm"], sort=False):
         name = outcomes.label(str(arm))
         label = f"with {model}, the share of answers of {name} that repeat what the prompt states"
-        parts.append(_part_alike(of_arm, label, outcomes.draws))
+        parts.append(_part_alike(of_arm, label, outcomes.draws, words=label))
         of_stated = of_arm[of_arm.stated]
         n_denied = int((of_stated.predicted != "YES").sum())
         if n_denied:
             counts.append(
-                f"With {model}, the answer of {name} is not YES for {n_denied} of the "
-                f"{len(of_stated)} pairs that its prompts state."
+                f"With {model}, the answer of {name} is not YES for "
+                f"{_part_in_words(n_denied, len(of_stated), 'pair')} that its prompts state."
             )
     decision = _decide_parts(parts, ALIKE)
     return replace(decision, why=" ".join([decision.why, *counts]))
+
+
+def _part_in_words(n: int, n_all: int, noun: str) -> str:
+    """Write how many of some things a sentence is about."""
+    if n < n_all:
+        return f"{n} of the {n_all} {noun}s"
+    return f"all {n_all} {noun}s" if n_all > 1 else f"the only {noun}"
 
 
 def _decide_alike(outcomes: Outcomes, rows: pd.DataFrame) -> Decision:
@@ -614,7 +621,8 @@ def residual_errors_not_retrieval(
         return _released_errors_decision(outcomes, wrong, recorded)
     stated = wrong.measures.map(lambda measures: measures["handed"][0])
     n_true = int((stated == (wrong.gold == "YES")).sum())
-    why = f"For {n_true} of the {len(wrong)} wrong answers, the prompt stated the true fact."
+    answers = _part_in_words(n_true, len(wrong), "wrong answer")
+    why = f"For {answers}, the prompt stated the true fact."
     return Decision(decisions.exactly(n_true == len(wrong)), why)
 
 
@@ -637,10 +645,10 @@ def _released_errors_decision(
     why = (
         f"All {len(wrong)} errors have a recorded confidence of {NOT_THE_GRAPHS}. The code records "
         "this value when the model contradicts the graph, and also when the query of the graph "
-        f"failed. With the same graph, another model answers {n_same} of these {len(wrong)} pairs "
-        f"correctly. Of the {n_right:,} right answers, {_or_none(unlike[True])} have this "
-        "confidence. If a query about an unlinked pair failed and the model then said NO, this "
-        "right answer would also have this confidence."
+        f"failed. For {_part_in_words(n_same, len(wrong), 'pair')} of these errors, another model "
+        f"gives the right answer with the same graph. Of the {n_right:,} right answers, "
+        f"{_or_none(unlike[True])} have this confidence. If a query about an unlinked pair failed "
+        "and the model then said NO, this right answer would also have this confidence."
     )
     if n_linked:
         why += f" {_linked_errors_in_words(len(wrong), n_linked)}"

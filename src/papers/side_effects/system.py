@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 ROWS_PER_SECOND: Final = 4_000
 """Listings that the embedded graph loads in a second, with what belongs to them."""
 LISTING = (
-    "A listing says that a label names the effect. It does not say that the drug caused it, and a "
+    "A listing says that {source} names the effect. It does not say that the drug caused it, and a "
     "drug that is not listed may still cause it."
 )
 RULES_READ = "Rules read the question; no language model was asked."
@@ -86,9 +86,13 @@ class SideEffects:
             citations=self.catalogue.citations,
             statement=self._statement(reading.form),
             parameters=reading.parameters,
-            notes=(*self.catalogue.notes, *_reading_notes(reading), *result.notes, LISTING),
+            notes=(*self.catalogue.notes, *_reading_notes(reading), *result.notes, self._listing()),
             details=details,
         )
+
+    def _listing(self) -> str:
+        """Say what a row of the catalogue means."""
+        return LISTING.format(source="the table" if self.catalogue.is_own else "a label")
 
     def _statement(self, form: AskForm) -> str:
         """Return the query of a form as the graph runs it."""
