@@ -949,7 +949,7 @@ def test_paired_answers_are_said_to_decide_only_what_some_pairing_can(
 ):
     why = printed_tests.decision(published("biomedrag"), claim).why
     assert (printed_tests.ONLY_PAIRED in why) == (n_undecidable == 0)
-    n_named = re.search(r"In (\w+)(?: of \d+)? comparisons", why)
+    n_named = re.search(r"In (\w+)(?: of the \d+)? comparisons", why)
     words = {None: 0, "both": 2} | {str(n): n for n in range(1, 11)}
     assert words[n_named and n_named[1]] == n_undecidable
 

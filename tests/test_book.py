@@ -1362,6 +1362,17 @@ def test_claims_that_a_run_does_not_test_are_folded_behind_those_that_it_tests()
     assert n_tested + n_untested == len(claims)
 
 
+def test_two_untested_claims_keep_the_order_of_the_paper() -> None:
+    record = load(RESULTS / "laptop" / "02_side_effects_reverse.json")
+    listed = unescape(pieces.findings(record))
+    of_run = {finding.id for finding in [*record.claims, *record.here_findings]}
+    in_order = [claim for claim in published.published(record.paper).claims if claim.id in of_run]
+    places = [listed.index(claim.text) for claim in in_order]
+    assert len(places) == 9
+    assert places == sorted(places)
+    assert "claims that this run does not test" not in listed
+
+
 @pytest.mark.parametrize(
     ("name", "whose"), [("17_qarag_answers", "The paper"), ("18_across_papers", "This book")]
 )

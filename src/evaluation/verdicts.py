@@ -36,11 +36,12 @@ def findings(
 
     Returns:
         One line per claim that the run answers or says to be untested, with the evidence and the
-        rule folded in. Several untested claims are folded together at the end. Empty if there is
-        no claim.
+        rule folded in. Three or more untested claims are folded together at the end. Empty if
+        there is no claim.
     """
     all_found = list(found)
     here_by_id = {finding.id: finding for finding in here_findings}
+    lines: list[Markup] = []
     tested: list[Markup] = []
     untested: list[Markup] = []
     for claim in claims:
@@ -49,14 +50,14 @@ def findings(
         if not of_claim and not answer:
             continue
         line = _finding_line(claim, of_claim, answer, sample=sample)
+        lines.append(line)
         (tested if _is_tested(of_claim, answer) else untested).append(line)
-    lines = [*tested, *untested]
     if not lines:
         return figures.Html("", "")
     if len(untested) < _FEWEST_FOLDED:
         return _folded_list(FINDINGS_CLASS, lines, separator="\n")
     shown = _folded_list(FINDINGS_CLASS, [*tested, _folded_together(untested)], separator="\n")
-    return replace(shown, text=_plain_lines(lines))
+    return replace(shown, text=_plain_lines([*tested, *untested]))
 
 
 def _is_tested(found: Iterable[Finding], here_finding: HereFinding | None) -> bool:

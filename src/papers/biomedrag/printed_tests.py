@@ -29,6 +29,7 @@ from evaluation.metrics import ALPHA, Score
 from evaluation.paired import holm
 from evaluation.published import Number, Published
 from evaluation.vocabulary import Tested
+from helpers.counting import part_in_words
 from papers.biomedrag.corpora import KEYS
 
 _WHICH_VALUE: Final = re.compile(r"n not read \(\d of \d\)")
@@ -680,18 +681,11 @@ def _undecidable(printed: Published, claim: str) -> str:
     n_undecidable = sum(low >= ALPHA for low in lows)
     if not n_undecidable:
         return ""
+    comparisons = part_in_words(n_undecidable, len(lows), "comparison")
     return (
-        f" In {_share_in_words(n_undecidable, len(lows))}, the two scores differ by so few rows "
-        "that the difference could not be significant, whichever rows each system answered "
-        "correctly"
+        f" In {comparisons}, the two scores differ by so few rows that the difference could not be "
+        "significant, whichever rows each system answered correctly"
     )
-
-
-def _share_in_words(n: int, n_all: int) -> str:
-    """Say how many of all comparisons: `2 of 6 comparisons`, `both comparisons`."""
-    if n < n_all:
-        return f"{n} of {n_all} comparisons"
-    return {1: "the one comparison", 2: "both comparisons"}.get(n, f"all {n} comparisons")
 
 
 def _nearest_text(printed: Published, claim: str) -> str:

@@ -26,6 +26,7 @@ from evaluation.published import Kind, Published
 from evaluation.record import Run
 from evaluation.records import ArmValue
 from evaluation.vocabulary import TESTED, Tested
+from helpers.counting import part_in_words
 from papers.side_effects.corpus import Question
 from papers.side_effects.data import LEAST, Knowledge, Sider, by_name, with_least
 from papers.side_effects.forward import ARMS
@@ -173,17 +174,10 @@ def _decide_repeated(outcomes: Outcomes, arms: Sequence[str]) -> Decision:
         if n_denied:
             counts.append(
                 f"With {model}, the answer of {name} is not YES for "
-                f"{_part_in_words(n_denied, len(of_stated), 'pair')} that its prompts state."
+                f"{part_in_words(n_denied, len(of_stated), 'pair')} that its prompts state."
             )
     decision = _decide_parts(parts, ALIKE)
     return replace(decision, why=" ".join([decision.why, *counts]))
-
-
-def _part_in_words(n: int, n_all: int, noun: str) -> str:
-    """Write how many of some things a sentence is about."""
-    if n < n_all:
-        return f"{n} of the {n_all} {noun}s"
-    return f"all {n_all} {noun}s" if n_all > 1 else f"the only {noun}"
 
 
 def _decide_alike(outcomes: Outcomes, rows: pd.DataFrame) -> Decision:
@@ -621,7 +615,7 @@ def residual_errors_not_retrieval(
         return _released_errors_decision(outcomes, wrong, recorded)
     stated = wrong.measures.map(lambda measures: measures["handed"][0])
     n_true = int((stated == (wrong.gold == "YES")).sum())
-    answers = _part_in_words(n_true, len(wrong), "wrong answer")
+    answers = part_in_words(n_true, len(wrong), "wrong answer")
     why = f"For {answers}, the prompt stated the true fact."
     return Decision(decisions.exactly(n_true == len(wrong)), why)
 
@@ -645,7 +639,7 @@ def _released_errors_decision(
     why = (
         f"All {len(wrong)} errors have a recorded confidence of {NOT_THE_GRAPHS}. The code records "
         "this value when the model contradicts the graph, and also when the query of the graph "
-        f"failed. For {_part_in_words(n_same, len(wrong), 'pair')} of these errors, another model "
+        f"failed. For {part_in_words(n_same, len(wrong), 'pair')} of these errors, another model "
         f"gives the right answer with the same graph. Of the {n_right:,} right answers, "
         f"{_or_none(unlike[True])} have this confidence. If a query about an unlinked pair failed "
         "and the model then said NO, this right answer would also have this confidence."
