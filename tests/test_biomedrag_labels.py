@@ -636,7 +636,7 @@ def test_the_ablation_leaves_no_printed_number_and_no_claim_untold(run: record.R
     assert "On GIT, accuracy is 5.0 [" in words, "what is not significant, too"
     assert "On GIT, accuracy is 83.3 [" in words
     assert "compares BiomedRAG with seven other arms on each data set" in words
-    assert "had the highest F1 with n = 5 on GIT and n = 5 on GIT-RE." in words
+    assert "RA-KNN-n is highest with n = 5 on GIT and n = 5 on GIT-RE." in words
     assert_short_answer(words, run)
     html = unescape(ablation.reproduction_table(run, out, [3, 4, 5], "F1").html)
     assert all(

@@ -92,7 +92,7 @@ def reproduction_table(run: Run, out: Outcomes, words: Sequence[int], caption: s
                 "data": name,
                 "arm": reruns.label(arm),
                 "printed F1": printed,
-                "rerun F1": reruns.score("f1", arm) if arm in reruns.arms else None,
+                "F1 in this run": reruns.score("f1", arm) if arm in reruns.arms else None,
             }
             if "lora" in out.arms:
                 row["fine-tuned F1"] = reruns.format_score("f1", tuned(arm))
@@ -234,13 +234,13 @@ def _best_counts(out: Outcomes, counts: Sequence[int]) -> list[str]:
         if not is_clear:
             unclear.append(name)
     sentences = [
-        "Of the values of n that we tried, RA-KNN-n, which shows the n nearest sentences, had the "
-        f"highest F1 with {figures.listed(texts)}."
+        "RA-KNN-n shows the n nearest sentences. Of the values of n that we tried, the F1 of "
+        f"RA-KNN-n is highest with {figures.listed(texts)}."
     ]
     if unclear:
         sentences.append(
-            f"On {figures.listed(unclear)}, the 95 % interval of this F1 overlaps with that of "
-            "another n."
+            f"On {figures.listed(unclear)}, the 95 % interval of this F1 overlaps with the 95 % "
+            "interval of the F1 with another n."
         )
     return sentences
 
