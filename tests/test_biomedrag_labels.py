@@ -231,7 +231,7 @@ def test_printed_cells_of_ddi_are_compared_on_the_rows_that_state_an_interaction
     gain = run._values["rerun", "biomedrag.text.gain.ddi_llama2"]
     assert gain.value == pytest.approx(100 * 27 / 60)
     table = unescape(study.reproduction_table(run, out, "DDI", "DDI").html)
-    assert "f1, 60 rows with an interaction" in table
+    assert "F1, 60 rows with an interaction" in table
     of_none = study.no_interaction_table(out).text
     assert re.search(r"Fine-tuned LLM +150 +147 +57 of 60", of_none)
     html = unescape(gains.table(run, out, ["DDI"], study.FLOORS).html)
