@@ -559,12 +559,12 @@ def _scores(out: Outcomes, arm: str) -> dict[str, object]:
     for measure in MEASURES:
         column = "F1" if measure == "f1" else measure
         columns[column] = out.format_score(measure, arm) if arm else None
-    columns["prompt tokens"] = None
+    columns["mean prompt tokens"] = None
     if arm in out.arms_with("f1"):
         columns["rows"] = out.score("f1", arm).n
     if arm in out.arms_with("prompt_tokens"):
         tokens = out.score("prompt_tokens", arm)
-        columns["prompt tokens"] = figures.number(tokens.value, "count")
+        columns["mean prompt tokens"] = figures.number(tokens.value, "count")
     return columns
 
 
