@@ -645,6 +645,18 @@ def test_the_ablation_leaves_no_printed_number_and_no_claim_untold(run: record.R
     )
 
 
+def test_the_ablation_counts_the_rows_on_which_the_scorer_changes_nothing(run: record.Run):
+    prompts = {"biomedrag": ["a", "b", "c"], "cosine": ["a", "b", "d"]}
+    rows = ablated(run, [0, 1])
+    for place, row in enumerate(rows):
+        if row.task == "GIT" and row.arm in prompts:
+            request = prompts[row.arm][int(row.unit.rpartition(".")[2]) % 3]
+            rows[place] = replace(row, requests=(request,))
+    out = Outcomes(rows, labels=ablation.labels([0, 1], [3, 4, 5]), draws=100)
+    words = ablation.summary(out, [0, 1])
+    assert "cosine similarity for 40 of 60 rows of GIT and for 60 of 60 rows of GIT-RE." in words
+
+
 @pytest.mark.parametrize(("tuned", "model"), [("a small model", "GPT-4"), ("", "Llama-2-13b-chat")])
 def test_only_a_model_of_the_paper_fine_tuned_for_each_variant_decides_the_ablation(
     tuned: str, model: str, run: record.Run

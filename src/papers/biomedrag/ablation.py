@@ -10,6 +10,7 @@ from evaluation import figures
 from evaluation.metrics import ALPHA, Score
 from evaluation.outcomes import Comparison, Outcomes
 from evaluation.record import Run
+from helpers.counting import counted
 from papers.biomedrag.gains import change_in_words, direction, gains, size_in_words
 from papers.biomedrag.retriever import UNTAUGHT
 from papers.biomedrag.study import COLOURS, LABELS, Cell, report_cell
@@ -136,6 +137,7 @@ def summary(out: Outcomes, counts: Sequence[int]) -> str:
     removals = _removals(out, is_tuned=is_tuned)
     details = [
         *[removal.sentence() for removal in removals],
+        *_equal_choices_text(out),
         "Each p is adjusted by Holm's method for the two data sets of a comparison. This page "
         f"compares BiomedRAG with {figures.in_words(_n_variants(out))} other arms on each data "
         "set.",
@@ -175,6 +177,29 @@ def _removals(out: Outcomes, *, is_tuned: bool) -> list[_Removal]:
         for name, comparison in gains(out, list(PLACES), pair).items():
             removals.append(_Removal(part, name, comparison))
     return removals
+
+
+def _equal_choices_text(out: Outcomes) -> list[str]:
+    """Count the rows for which the scorer chooses as cosine similarity does; empty if none.
+
+    Equal choices give equal prompts, so only the other rows can tell the two arms apart.
+    """
+    counts = []
+    for name in PLACES:
+        frame = out.where(task=name, arm=["biomedrag", "cosine"]).frame
+        asked = frame[frame.requests.map(len) > 0]
+        prompts = asked.assign(prompt=asked.requests.map(tuple)).groupby("unit").prompt
+        n_prompts = prompts.nunique()[prompts.size() == 2]
+        n_equal = int((n_prompts == 1).sum())
+        if n_equal:
+            counts.append(f"for {n_equal} of {counted(len(n_prompts), 'row')} of {name}")
+    if not counts:
+        return []
+    return [
+        "The scorer of the prompted model chooses the same document as cosine similarity "
+        f"{figures.listed(counts)}. On these rows, the arm without the scorer has the same prompts "
+        "as BiomedRAG."
+    ]
 
 
 def _answer(removals: Sequence[_Removal], kind: str) -> str:
