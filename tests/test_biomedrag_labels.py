@@ -231,7 +231,7 @@ def test_printed_cells_of_ddi_are_compared_on_the_rows_that_state_an_interaction
     gain = run._values["rerun", "biomedrag.text.gain.ddi_llama2"]
     assert gain.value == pytest.approx(100 * 27 / 60)
     table = unescape(study.reproduction_table(run, out, "DDI", "DDI").html)
-    assert "f1, 60 rows with an interaction" in table
+    assert "F1, 60 rows with an interaction" in table
     of_none = study.no_interaction_table(out).text
     assert re.search(r"Fine-tuned LLM +150 +147 +57 of 60", of_none)
     html = unescape(gains.table(run, out, ["DDI"], study.FLOORS).html)
@@ -636,13 +636,25 @@ def test_the_ablation_leaves_no_printed_number_and_no_claim_untold(run: record.R
     assert "On GIT, accuracy is 5.0 [" in words, "what is not significant, too"
     assert "On GIT, accuracy is 83.3 [" in words
     assert "compares BiomedRAG with seven other arms on each data set" in words
-    assert "had the highest F1 with n = 5 on GIT and n = 5 on GIT-RE." in words
+    assert "RA-KNN-n is highest with n = 5 on GIT and n = 5 on GIT-RE." in words
     assert_short_answer(words, run)
     html = unescape(ablation.reproduction_table(run, out, [3, 4, 5], "F1").html)
     assert all(
         run.printed.number(f"biomedrag.{id}").printed in html
         for id in ("table4.te_whole.f1", "figure3.git_re_f1.m4")
     )
+
+
+def test_the_ablation_counts_the_rows_on_which_the_scorer_changes_nothing(run: record.Run):
+    prompts = {"biomedrag": ["a", "b", "c"], "cosine": ["a", "b", "d"]}
+    rows = ablated(run, [0, 1])
+    for place, row in enumerate(rows):
+        if row.task == "GIT" and row.arm in prompts:
+            request = prompts[row.arm][int(row.unit.rpartition(".")[2]) % 3]
+            rows[place] = replace(row, requests=(request,))
+    out = Outcomes(rows, labels=ablation.labels([0, 1], [3, 4, 5]), draws=100)
+    words = ablation.summary(out, [0, 1])
+    assert "cosine similarity for 40 of 60 rows of GIT and for 60 of 60 rows of GIT-RE." in words
 
 
 @pytest.mark.parametrize(("tuned", "model"), [("a small model", "GPT-4"), ("", "Llama-2-13b-chat")])

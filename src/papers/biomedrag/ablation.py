@@ -10,6 +10,7 @@ from evaluation import figures
 from evaluation.metrics import ALPHA, Score
 from evaluation.outcomes import Comparison, Outcomes
 from evaluation.record import Run
+from helpers.counting import counted
 from papers.biomedrag.gains import change_in_words, direction, gains, size_in_words
 from papers.biomedrag.retriever import UNTAUGHT
 from papers.biomedrag.study import COLOURS, LABELS, Cell, report_cell
@@ -92,7 +93,7 @@ def reproduction_table(run: Run, out: Outcomes, words: Sequence[int], caption: s
                 "data": name,
                 "arm": reruns.label(arm),
                 "printed F1": printed,
-                "rerun F1": reruns.score("f1", arm) if arm in reruns.arms else None,
+                "F1 in this run": reruns.score("f1", arm) if arm in reruns.arms else None,
             }
             if "lora" in out.arms:
                 row["fine-tuned F1"] = reruns.format_score("f1", tuned(arm))
@@ -136,6 +137,7 @@ def summary(out: Outcomes, counts: Sequence[int]) -> str:
     removals = _removals(out, is_tuned=is_tuned)
     details = [
         *[removal.sentence() for removal in removals],
+        *_equal_choices_text(out),
         "Each p is adjusted by Holm's method for the two data sets of a comparison. This page "
         f"compares BiomedRAG with {figures.in_words(_n_variants(out))} other arms on each data "
         "set.",
@@ -175,6 +177,29 @@ def _removals(out: Outcomes, *, is_tuned: bool) -> list[_Removal]:
         for name, comparison in gains(out, list(PLACES), pair).items():
             removals.append(_Removal(part, name, comparison))
     return removals
+
+
+def _equal_choices_text(out: Outcomes) -> list[str]:
+    """Count the rows for which the scorer chooses as cosine similarity does; empty if none.
+
+    Equal choices give equal prompts, so only the other rows can tell the two arms apart.
+    """
+    counts = []
+    for name in PLACES:
+        frame = out.where(task=name, arm=["biomedrag", "cosine"]).frame
+        asked = frame[frame.requests.map(len) > 0]
+        prompts = asked.assign(prompt=asked.requests.map(tuple)).groupby("unit").prompt
+        n_prompts = prompts.nunique()[prompts.size() == 2]
+        n_equal = int((n_prompts == 1).sum())
+        if n_equal:
+            counts.append(f"for {n_equal} of {counted(len(n_prompts), 'row')} of {name}")
+    if not counts:
+        return []
+    return [
+        "The scorer of the prompted model chooses the same document as cosine similarity "
+        f"{figures.listed(counts)}. On these rows, the arm without the scorer has the same prompts "
+        "as BiomedRAG."
+    ]
 
 
 def _answer(removals: Sequence[_Removal], kind: str) -> str:
@@ -234,13 +259,13 @@ def _best_counts(out: Outcomes, counts: Sequence[int]) -> list[str]:
         if not is_clear:
             unclear.append(name)
     sentences = [
-        "Of the values of n that we tried, RA-KNN-n, which shows the n nearest sentences, had the "
-        f"highest F1 with {figures.listed(texts)}."
+        "RA-KNN-n shows the n nearest sentences. Of the values of n that we tried, the F1 of "
+        f"RA-KNN-n is highest with {figures.listed(texts)}."
     ]
     if unclear:
         sentences.append(
-            f"On {figures.listed(unclear)}, the 95 % interval of this F1 overlaps with that of "
-            "another n."
+            f"On {figures.listed(unclear)}, the 95 % interval of this F1 overlaps with the 95 % "
+            "interval of the F1 with another n."
         )
     return sentences
 

@@ -64,8 +64,8 @@ def table(printed: Published) -> figures.Html:
         rows.append(row)
     caption = (
         "How many printed numbers each kind of rerun can repeat. A smaller model may stand in for "
-        f'the named one. The column "{NEVER}" counts the values of Figure 2 whose n we did not '
-        "read, the F1 values that the paper cites from other papers, and numbers that are not "
-        "results, such as counts of texts."
+        f'the model that a column names. The column "{NEVER}" counts the values of Figure 2 whose '
+        "n we did not read, the F1 values that the paper cites from other papers, and numbers that "
+        "are not results, such as counts of texts."
     )
     return figures.table(pd.DataFrame(rows), caption)

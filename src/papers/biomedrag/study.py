@@ -554,16 +554,17 @@ def _scores(out: Outcomes, arm: str) -> dict[str, object]:
     if len(compared.frame) < len(out.frame):
         n_compared = compared.frame.unit.nunique()
         score = compared.format_score("f1", arm) if arm else None
-        columns[f"f1, {n_compared} rows with an interaction"] = score
-    columns["n"] = None
+        columns[f"F1, {n_compared} rows with an interaction"] = score
+    columns["rows"] = None
     for measure in MEASURES:
-        columns[measure] = out.format_score(measure, arm) if arm else None
-    columns["prompt tokens"] = None
+        column = "F1" if measure == "f1" else measure
+        columns[column] = out.format_score(measure, arm) if arm else None
+    columns["mean prompt tokens"] = None
     if arm in out.arms_with("f1"):
-        columns["n"] = out.score("f1", arm).n
+        columns["rows"] = out.score("f1", arm).n
     if arm in out.arms_with("prompt_tokens"):
         tokens = out.score("prompt_tokens", arm)
-        columns["prompt tokens"] = figures.number(tokens.value, "count")
+        columns["mean prompt tokens"] = figures.number(tokens.value, "count")
     return columns
 
 
