@@ -1351,6 +1351,13 @@ def test_no_page_names_a_folder_of_the_machine_that_built_it(project: Project) -
         assert str(REPOSITORY) not in text, page
 
 
+@pytest.mark.book
+def test_no_file_name_became_a_link_to_a_strangers_site(project: Project) -> None:
+    for page in project.site.rglob("*.html"):
+        links = re.findall(r'href="http://([^"/:]+)', page.read_text())
+        assert not [host for host in links if host not in ("127.0.0.1", "localhost")], page
+
+
 def test_claims_that_a_run_does_not_test_are_folded_behind_those_that_it_tests() -> None:
     record = load(RESULTS / "laptop" / "06_interactions_qa.json")
     tested, untested = str(pieces.findings(record)).split("<ul><li>")
