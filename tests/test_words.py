@@ -13,7 +13,9 @@ from evaluation import records
 from evaluation.verdicts import here_word
 from evaluation.vocabulary import HereAnswer, Match, Verdict
 from publish.chapters import Chapter
+from publish.pieces import kind_of_data
 from publish.staged_notebooks import staged_notebooks
+from resources.settings import RESULTS
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -72,5 +74,14 @@ def test_a_chapter_says_whether_its_data_are_real(
     chapter = Chapter(CHAPTER, origin, path, run.model_copy(update={"synthetic": synthetic}))
     [page] = staged_notebooks(chapter)
     staged = page.content
-    assert ("with synthetic data" in staged) == synthetic
+    assert ("synthetic data" in staged) == synthetic
     assert ("with real data" in staged) == (not synthetic)
+
+
+def test_a_chapter_with_real_and_generated_data_names_both() -> None:
+    use_it, notes = (
+        records.load(RESULTS / "laptop" / f"{name}.json")
+        for name in ("19_use_it", "14_notes_answers")
+    )
+    assert kind_of_data(use_it) == "real and synthetic"
+    assert kind_of_data(notes) == "synthetic"

@@ -33,7 +33,7 @@
   // what stands where a licence forbids passing on the text; the question's id tells it from the others
   const WITHHELD = "[text withheld by its licence]";
   const readable = ({ withheld, question }) => !withheld && question !== WITHHELD;
-  const title = ({ question, name }) => (question === WITHHELD ? `${name} (text withheld)` : question || name);
+  const title = ({ question, name }) => (question === WITHHELD ? `${name} (texts withheld)` : question || name);
   const counted = (number) => number.toLocaleString("en");
   const experiments = [];
   const lists = new Map(); // name -> questions of an experiment
@@ -266,6 +266,8 @@
       facts([["True answer", trueAnswer(unit.gold ?? (readable(unit) ? "see the measures" : "withheld by its licence"))],
         ["Question's id", unit.id], [fieldName("task"), unit.task && !Object.values(unit.strata).includes(unit.task) && fieldValue(unit.task)], ["Split", unit.split === "test" ? "" : unit.split],
         ...strataFacts(unit.strata)]),
+      readable(unit) ? null : make("p", { class: "rag-run" }, "We may not pass on the texts of this question under their licence. Your own run shows them: ",
+        make("code", {}, `make notebook NB=${wanted.experiment.name} && make book`), "."),
       make("div", { class: "rag-side-by-side" }, ...shown.map((row) => make("section", { class: "rag-answered" },
         make("h3", {}, arms[row.arm] ?? row.arm, " ", mark(row)),
         facts([measured(row), ...answerFacts(row, arms)]),

@@ -13,6 +13,7 @@ from evaluation.published import Number, published
 from evaluation.records import ModelUsed, Record
 from publish.durations import duration
 from publish.replayed import replayed_sentences
+from resources.registry import registry
 
 ACROSS: Final = "across_papers"  # what this book asks of its own; the claims are no paper's
 _NO_LLM = frozenset({"graph", "encoder", "spaCy"})
@@ -41,6 +42,14 @@ def _time_taken(record: Record) -> str:
     if record.provenance.tokens["cached"]:
         took += f" ({duration(record.took)} without stored replies)"
     return took
+
+
+def kind_of_data(record: Record) -> str:
+    """Say whether a run used real data, data that this project generated, or both."""
+    if not record.synthetic:
+        return "real"
+    is_any_real = any(file.name in registry() for file in record.provenance.data)
+    return "real and synthetic" if is_any_real else "synthetic"
 
 
 def findings(record: Record) -> Markup:

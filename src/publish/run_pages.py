@@ -19,7 +19,7 @@ from publish import viewer
 from publish.chapters import Chapter
 from publish.durations import duration
 from publish.launch import repository_url
-from publish.pieces import answering, digits, engine_words, folded, link_to, table
+from publish.pieces import answering, digits, engine_words, folded, kind_of_data, link_to, table
 from publish.replayed import Replayed, replayed_sentences, replies_of, searches_of, total_of
 from resources.parameters import read_notebook
 from resources.registry import registry
@@ -471,14 +471,9 @@ def _run_columns(record: Record | None) -> dict[str, str]:
     commit = "unknown"
     if machine.commit:
         commit = f"{machine.commit[:10]}{' with changes' * bool(machine.dirty)}"
-    data = "real"
-    if record.sample:
-        data = "SAMPLE"
-    elif record.synthetic:
-        data = "synthetic"
     return {
         "Profile": record.profile,
-        "Data": data,
+        "Data": "SAMPLE" if record.sample else kind_of_data(record),
         "Model": ", ".join(answering(record)),
         "Date": f"{record.created:%Y-%m-%d}",
         "Commit": commit,

@@ -19,7 +19,7 @@ from publish.chapter_extras import Exhibit, footer, label_code, number_exhibits,
 from publish.chapters import Chapter, PageError, heading
 from publish.diagrams import diagram_of, small_diagrams
 from publish.headlines import read_headlines
-from publish.pieces import ACROSS, findings, run_line
+from publish.pieces import ACROSS, findings, kind_of_data, run_line
 from resources.parameters import read_notebook
 from resources.settings import ROOT
 
@@ -79,7 +79,7 @@ def staged_notebooks(chapter: Chapter) -> Iterator[StagedPage]:
 def _run_sentences(chapter: Chapter) -> str:
     """Say which run of a chapter is shown, with links to its other run and to its answers."""
     record = chapter.record
-    data = "synthetic data" if record and record.synthetic else "real data"
+    data = f"{kind_of_data(record) if record else 'real'} data"
     sentences = {
         "yours": f"**Run on the machine that built this book**, with {data}.",
         "reference": f"**Reference results**, with {data}. `make reproduce` shows your results.",

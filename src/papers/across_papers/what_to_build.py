@@ -25,6 +25,8 @@ KINDS: Final = {"no language model": HUES["blue"], "language model": HUES["orang
 """Colour of a method by what it asks."""
 COLUMNS_OF_PANELS: Final = 3
 PHONE_COLUMNS: Final = 1
+DIRECTION: Final = "simple method minus method with a language model, in points"
+"""What the axis of differences shows."""
 PANEL_HEIGHT: Final = 2.1
 """Height in inches of a row of panels."""
 PANEL_CHARACTERS: Final = 26
@@ -271,7 +273,7 @@ def plot_differences(pairs: Sequence[Pair], width: float, characters: int) -> Fi
         .add(so.Range(linewidth=2.2), orient="y", legend=False)
         .add(so.Dot(pointsize=7), orient="y", legend=False)
         .scale(y=so.Nominal(order=labels), color=so.Nominal(COLOURS, order=list(COLOURS)))
-        .label(x="simple method minus method with a language model, in points", y="")
+        .label(x=fill(DIRECTION, characters + 10), y="")
         .theme(mpl.rcParams)
         .on(figure)
         .plot()
