@@ -154,7 +154,8 @@ def test_the_answer_leads_with_the_fine_tuned_model_and_calls_significant_what_i
         "**With BiomedRAG's labelled example, fine-tuned small scores significantly lower than without "
         "it on UMLS.** Its accuracy is 33.3 ["
     )
-    assert "] points lower on UMLS and, though not significantly, 1.7 [" in summary
+    assert "] points lower on UMLS and 1.7 [" in summary
+    assert "] points higher on ADInt, where the difference is not significant." in summary
     assert (
         "Prompted with the example, GPT-4 scores significantly higher than without it on UMLS."
         in summary

@@ -126,18 +126,8 @@ def summary(run: Run, out: Outcomes, names: Sequence[str]) -> str:
     if not (tuned or prompted):
         return out.why_not_run("biomedrag") or UNTAUGHT
     first, used = (tuned, TUNED) if tuned else (prompted, PROMPTED)
-    model = _model(out, used.arms[0])
-    rows_by_name = _rows_in_words(out, first)
-    headline = _outcome(first, rows_by_name)
-    partial_rows = {name: rows for name, rows in rows_by_name.items() if rows != name}
-    named_before = {
-        name: f"these rows of {name}" for name, rows in partial_rows.items() if rows in headline
-    }
-    answer = [
-        f"**With BiomedRAG's labelled example, {used.use} {model} {headline}.**",
-        _changes_text(first, names, rows_by_name | named_before),
-    ]
-    details = [_left_out_text(out, name, first[name]) for name in partial_rows]
+    answer = _answer_texts(out, first, names, used)
+    details = _left_out_texts(out, first)
     once = f"On each data set, {_ONCE}" if len(tuned) > 1 else _ONCE.capitalize()
     details += [once] if tuned else []
     details += _level_texts(out, first, used)
@@ -149,6 +139,23 @@ def summary(run: Run, out: Outcomes, names: Sequence[str]) -> str:
     details += _triples_texts(prompted, _rows_in_words(out, prompted))
     details += commonest_texts(out, names)
     return f"{' '.join(answer)}\n\n{' '.join(details)}"
+
+
+def _answer_texts(out: Outcomes, tests: Gains, names: Sequence[str], used: Added) -> list[str]:
+    """Say where the example helps or harms, and by how much."""
+    rows_by_name = _rows_in_words(out, tests)
+    headline = _outcome(tests, rows_by_name)
+    rows_again = {name: _rows_again(name, rows, headline) for name, rows in rows_by_name.items()}
+    model = _model(out, used.arms[0])
+    return [
+        f"**With BiomedRAG's labelled example, {used.use} {model} {headline}.**",
+        _changes_text(tests, names, rows_again),
+    ]
+
+
+def _rows_again(name: str, rows: str, sentence: str) -> str:
+    """Name rows of a data set after a sentence that may have named them."""
+    return f"these rows of {name}" if rows != name and rows in sentence else rows
 
 
 def _rows_in_words(out: Outcomes, tests: Gains) -> dict[str, str]:
@@ -164,13 +171,17 @@ def _rows_in_words(out: Outcomes, tests: Gains) -> dict[str, str]:
     return rows_by_name
 
 
-def _left_out_text(out: Outcomes, name: str, comparison: Comparison) -> str:
-    """Say how many rows a comparison leaves out."""
-    n_left_out = _all_rows(out, name, comparison).test.n - comparison.test.n
-    return (
-        f"The comparisons on {name} above leave out the {n_left_out:,} test rows that state no "
-        "interaction."
-    )
+def _left_out_texts(out: Outcomes, tests: Gains) -> list[str]:
+    """Say how many rows the comparisons leave out; empty for comparisons of all rows."""
+    sentences = []
+    for name, comparison in tests.items():
+        n_left_out = _all_rows(out, name, comparison).test.n - comparison.test.n
+        if n_left_out:
+            sentences.append(
+                f"The comparisons on {name} above leave out the {n_left_out:,} test rows that "
+                "state no interaction."
+            )
+    return sentences
 
 
 def _changes_text(tests: Gains, names: Sequence[str], rows_by_name: Mapping[str, str]) -> str:
@@ -190,10 +201,14 @@ def _changes_text(tests: Gains, names: Sequence[str], rows_by_name: Mapping[str,
     if not clear:
         verdict = "difference is" if len(unclear) == 1 else "differences are"
         return f"Its accuracy is {figures.listed(unclear)}. The {verdict} not significant."
+    changes = figures.listed([*clear, *unclear])
+    if len(unclear) == 1:
+        return f"Its accuracy is {changes}, where the difference is not significant."
     if unclear:
-        unclear[0] = f"though not significantly, {unclear[0]}"
-        return f"Its accuracy is {', '.join(clear)} and, {figures.listed(unclear)}."
-    return f"Its accuracy is {figures.listed(clear)}."
+        return (
+            f"Its accuracy is {changes}. The last {len(unclear)} differences are not significant."
+        )
+    return f"Its accuracy is {changes}."
 
 
 def change_in_words(comparison: Comparison) -> str:

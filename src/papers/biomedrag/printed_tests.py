@@ -292,10 +292,10 @@ _ZERO_ON_ADE: Final = (
 _ADINT: Final = (
     " On ADInt, the paper prints an F1 of 62.22 for LLaMA2 13B with BiomedRAG. For LLaMA2 13B with "
     "RA-KNN-n, two printed values are higher: 62.77 (n not read) and 62.63 (n = 15). RA-KNN-n "
-    "therefore leads by 4 rows and by 3 rows of 720. The paper's Section 2.2 itself calls n = 15 "
-    "superior on ADInt. As a statement about the printed scores on every data set, the claim is "
-    "wrong. However, a difference of so few rows does not show that one system is better than the "
-    "other."
+    "therefore leads by 4 rows and by 3 rows of 720. The paper's Section 2.2 itself calls LLaMA2 "
+    "13B with n = 15 superior to LLaMA2 13B with BiomedRAG, which Figure 1 (h) shows on ADInt. As "
+    "a statement about the printed scores on every data set, the claim is wrong. However, a "
+    "difference of so few rows does not show that one system is better than the other."
 )
 _PANEL_B: Final = (
     " Figure 2 (b), on ChemProt, is headed LLaMA2 13B, and we read it as such. Its value without "
@@ -338,7 +338,7 @@ _MORE: Final = {
     "better_on_ade": " The score of 99.89 that the paper prints for MedLLaMA 13B with BiomedRAG "
     "corresponds to no whole number of the 500 rows, so we test the nearest whole number. The "
     "gains tested here are gains over the models without retrieval. LLaMA2 13B with RA-KNN-1 "
-    "reaches 99.6 on this data set.",
+    "reaches an F1 of 99.6 % on this data set.",
     "better_on_mtsamples": " As a share of the 500 rows, none of the six printed F1 "
     "values corresponds to a whole number of rows, so we test the nearest whole numbers.",
     "one_sentence_best_on_ade": _ZERO_ON_ADE
@@ -357,7 +357,7 @@ _MORE: Final = {
     "superior_everywhere": _BEST_ROWS,
     "significant_everywhere": _BEST_ROWS,
     "one_sentence_best_on_git_re": " We infer that the three values other than that of RA-KNN-1 "
-    "belong to Figure 2 (c). It does not matter which n each of them has.",
+    "belong to Figure 2 (c). It does not matter which n belongs to which of these values.",
     "best_parts": " Table 3 has no row for LLaMA2 13B alone. In Table 1, LLaMA2 13B alone comes "
     "nearer to BiomedRAG than the other systems of Table 3 do." + _ONEREL,
     "one_chunk_beats_many": " We leave out four values of GIT in Figure 2 (c) and (d), because we "
@@ -369,21 +369,23 @@ _MORE: Final = {
     + " If Figure 2 (b) nevertheless showed MedLLaMA 13B, RA-KNN-1 (85.08) would score "
     "significantly higher on ChemProt than MedLLaMA 13B with BiomedRAG (76.97). The printed "
     "numbers would then contradict the claim.",
-    "more_documents_do_not_help": " We test only the two panels whose value at n = 1 we know for "
-    "LLaMA2 13B: Figure 2 (b), on ChemProt, and Figure 2 (e), on ADE-corpus-v2. In (b), we compare "
-    "this value with the lowest other value. In (e), where one value is that of n = 0, we compare "
-    "the value at n = 1 with the second lowest. We know the two values at n = 1 only because "
-    "Figure 1 repeats the best value of RA-KNN-n on a data set with its n, and this n is 1 on "
-    "ChemProt and ADE-corpus-v2. These two panels therefore say nothing about the other panels."
+    "more_documents_do_not_help": " We test only the two panels whose value at n = 1 we know "
+    "for LLaMA2 13B: Figure 2 (b), on ChemProt, and Figure 2 (e), on ADE-corpus-v2. In (b), "
+    "we compare this value with the lowest other value. In (e), the lowest value may be that "
+    "of n = 0, so we compare the value at n = 1 with the second lowest value. We know the two "
+    "values at n = 1 only because Figure 1 repeats the best value of RA-KNN-n on a data set "
+    "with its n, and this n is 1 on ChemProt and ADE-corpus-v2. These two panels therefore "
+    "say nothing about the other panels."
     + _PANEL_B
-    + " Under either reading of Figure 2 (b), its two values are of the same model.",
+    + " Under either reading of Figure 2 (b), the two values that we compare are of the same "
+    "model.",
 }
 _CHOSEN_BY_OUTCOME: Final = ("more_documents_do_not_help",)
 """Claims whose printed values are known because they agree: these can refute, but not support."""
 _OF_SOME_PANEL: Final = (
-    " If the claim is about at least one data set, it holds, because a larger n is significantly "
-    "worse than n = 1 in both panels. If the claim is about every panel that the paper's Section "
-    "2.2 lists, it is open. Together, the two readings leave the claim open."
+    " As a claim about at least one data set, the claim holds, because a larger n is significantly "
+    "worse than n = 1 in both panels. As a claim about every panel that the paper's Section 2.2 "
+    "lists, the claim is open. Together, the two readings leave the claim open."
 )
 """What the claims of `_CHOSEN_BY_OUTCOME` are where their printed values agree."""
 _NEAREST: Final = {
@@ -574,7 +576,7 @@ def decision_by_readings(printed: Published, claim: str, second: Sequence[str]) 
     if by_few == by_all.verdict:
         return by_all
     why = f"{by_all.why} On all data sets of both tasks, the claim {_READING[by_all.verdict]}. "
-    why += f"On {names} alone, it {_READING[by_few]}. "
+    why += f"On {names} alone, the claim {_READING[by_few]}. "
     why += "Together, the two readings leave the claim open."
     return Decision("inconclusive", why)
 
@@ -619,8 +621,9 @@ def decision_by_task(printed: Published, claim: str) -> Decision:
     why = (
         f"{by_data.why} The paper's Section 1 speaks of tasks, so the claim can also mean a "
         "significant gain over the other systems of Tables 1 and 2 on one data set of each task. "
-        f"{' '.join(sentences)} As a claim about each data set, it {_READING[by_data.verdict]}. "
-        f"As a claim about each task, it {_READING[task_verdict]}."
+        f"{' '.join(sentences)} As a claim about each data set, the claim "
+        f"{_READING[by_data.verdict]}. As a claim about each task, the claim "
+        f"{_READING[task_verdict]}."
     )
     is_same = task_verdict == by_data.verdict
     return Decision(by_data.verdict if is_same else "inconclusive", why)
@@ -767,8 +770,9 @@ class _OnPar:
         """State both scores, and the widest interval of their difference."""
         return (
             f"On {self.name}, {self.small.row} has an F1 of {self.small.printed}, and "
-            f"{self.large.row} has an F1 of {self.large.printed}. The difference, with the widest "
-            f"95 % interval that these scores allow, is {_points(self.widest)} points "
+            f"{self.large.row} has an F1 of {self.large.printed}. The difference, counted in whole "
+            f"rows and with the widest 95 % interval that these scores allow, is "
+            f"{_points(self.widest)} points "
             f"(n = {self.widest.n} rows)."
         )
 
@@ -829,8 +833,9 @@ def _against_llama2(printed: Published, names: Sequence[str]) -> str:
         found = _on_par_comparison(printed, name, _LLAMA2_ROWS)
         sentences.append(
             f"Against the better row of LLaMA2 13B on {name} ({found.large.printed}), the "
-            f"difference is {_points(found.narrowest)} points with the narrowest interval and "
-            f"{_points(found.widest)} points with the widest. {_BY_LLAMA2[found.is_decidable]}."
+            f"difference, counted in whole rows, is {_points(found.narrowest)} points with the "
+            f"narrowest interval and {_points(found.widest)} points with the widest. "
+            f"{_BY_LLAMA2[found.is_decidable]}."
         )
     return " ".join(sentences)
 
@@ -854,7 +859,7 @@ def _reason(table: pd.DataFrame, is_decisive: pd.Series) -> str:
     lower = f"{figures.in_words(n_lower)} {verb} negative"
     negative = f" Of all {len(table)} differences, {lower}." if n_lower else ""
     if n_lower == len(table) > 1:
-        negative = " All of these differences are negative."
+        negative = " All of the differences are negative."
     difference = figures.signed(weakest["difference"], 2)
     p = _range_text(weakest["low"], weakest["high"])
     return (
