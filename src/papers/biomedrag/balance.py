@@ -163,7 +163,7 @@ def _digits_rows(
     recalls = {value for value in values if not float(value).is_integer()}
     onerel = _onerel_columns(printed, KEYS[name])
     rows = []
-    for n, what in [(numbers[0].n or 0, "test size of Tables 5 and 6"), *others]:
+    for n, what in [(numbers[0].n or 0, "the paper's number of test rows"), *others]:
         row = {"data": name, "rows": f"{n:,}, {what}", **_digits_row(recalls, n)}
         row[_WHOLE_PERCENTS] = _percents(values - recalls)
         row[_ONEREL] = _attainable_of(onerel, n)

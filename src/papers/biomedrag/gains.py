@@ -3,7 +3,7 @@
 Source: biomedrag.md, Tables 1 and 2, and the gains in the text of section 2.1.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -126,38 +126,89 @@ def summary(run: Run, out: Outcomes, names: Sequence[str]) -> str:
     if not (tuned or prompted):
         return out.why_not_run("biomedrag") or UNTAUGHT
     first, used = (tuned, TUNED) if tuned else (prompted, PROMPTED)
-    model = _model(out, used.arms[0])
-    answer = [
-        f"**With BiomedRAG's labelled example, {used.use} {model} {_outcome(first)}.**",
-        _changes_text(first, names),
-    ]
+    answer = _answer_texts(out, first, names, used)
+    details = _left_out_texts(out, first)
     once = f"On each data set, {_ONCE}" if len(tuned) > 1 else _ONCE.capitalize()
-    details = [once] if tuned else []
+    details += [once] if tuned else []
     details += _level_texts(out, first, used)
     details += _printed_texts(run.printed, list(first), used)
     if tuned and prompted:
         other = _model(out, PROMPTED.arms[0])
-        answer.append(f"Prompted with the example, {other} {_outcome(prompted)}.")
-    details += _triples_texts(prompted)
+        how = _outcome(prompted, _rows_in_words(out, prompted))
+        answer.append(f"Prompted with the example, {other} {how}.")
+    details += _triples_texts(prompted, _rows_in_words(out, prompted))
     details += commonest_texts(out, names)
     return f"{' '.join(answer)}\n\n{' '.join(details)}"
 
 
-def _changes_text(tests: Gains, names: Sequence[str]) -> str:
-    """Give each difference in accuracy, and say in words which are not significant."""
+def _answer_texts(out: Outcomes, tests: Gains, names: Sequence[str], used: Added) -> list[str]:
+    """Say where the example helps or harms, and by how much."""
+    rows_by_name = _rows_in_words(out, tests)
+    headline = _outcome(tests, rows_by_name)
+    rows_again = {name: _rows_again(name, rows, headline) for name, rows in rows_by_name.items()}
+    model = _model(out, used.arms[0])
+    return [
+        f"**With BiomedRAG's labelled example, {used.use} {model} {headline}.**",
+        _changes_text(tests, names, rows_again),
+    ]
+
+
+def _rows_again(name: str, rows: str, sentence: str) -> str:
+    """Name rows of a data set after a sentence that may have named them."""
+    return f"these rows of {name}" if rows != name and rows in sentence else rows
+
+
+def _rows_in_words(out: Outcomes, tests: Gains) -> dict[str, str]:
+    """Name the rows of each data set that are compared: `GIT`, or which of all that were asked."""
+    rows_by_name = {}
+    for name, comparison in tests.items():
+        n_compared, n_all = comparison.test.n, _all_rows(out, name, comparison).test.n
+        rows_by_name[name] = name
+        if n_compared != n_all:
+            rows_by_name[name] = (
+                f"the {n_compared:,} of {n_all:,} rows of {name} that state an interaction"
+            )
+    return rows_by_name
+
+
+def _left_out_texts(out: Outcomes, tests: Gains) -> list[str]:
+    """Say how many rows the comparisons leave out; empty for comparisons of all rows."""
+    sentences = []
+    for name, comparison in tests.items():
+        n_left_out = _all_rows(out, name, comparison).test.n - comparison.test.n
+        if n_left_out:
+            sentences.append(
+                f"The comparisons on {name} above leave out the {n_left_out:,} test rows that "
+                "state no interaction."
+            )
+    return sentences
+
+
+def _changes_text(tests: Gains, names: Sequence[str], rows_by_name: Mapping[str, str]) -> str:
+    """Give each difference in accuracy, and say in words which are not significant.
+
+    Args:
+        tests: The differences.
+        names: The data sets.
+        rows_by_name: The compared rows of each data set in words.
+    """
     clear: list[str] = []
     unclear: list[str] = []
     for name, comparison in tests.items():
         change = change_in_words(comparison)
         listed = clear if is_higher(comparison) or is_lower(comparison) else unclear
-        listed.append(f"{change} on {name}" if len(names) > 1 else change)
+        listed.append(f"{change} on {rows_by_name[name]}" if len(names) > 1 else change)
     if not clear:
         verdict = "difference is" if len(unclear) == 1 else "differences are"
         return f"Its accuracy is {figures.listed(unclear)}. The {verdict} not significant."
+    changes = figures.listed([*clear, *unclear])
+    if len(unclear) == 1:
+        return f"Its accuracy is {changes}, where the difference is not significant."
     if unclear:
-        unclear[0] = f"though not significantly, {unclear[0]}"
-        return f"Its accuracy is {', '.join(clear)} and, {figures.listed(unclear)}."
-    return f"Its accuracy is {figures.listed(clear)}."
+        return (
+            f"Its accuracy is {changes}. The last {len(unclear)} differences are not significant."
+        )
+    return f"Its accuracy is {changes}."
 
 
 def change_in_words(comparison: Comparison) -> str:
@@ -190,10 +241,10 @@ def floor_text(
     return f"{first} of {n:,} rows {verb} right {first_arm}, and {second} {second_arm}"
 
 
-def _triples_texts(tests: Gains) -> list[str]:
+def _triples_texts(tests: Gains, rows_by_name: Mapping[str, str]) -> list[str]:
     """Say how few whole triples the prompted model has right; empty for other data sets."""
     shares = [
-        f"{figures.number(comparison.scores[0].value)} on {name}"
+        f"{figures.number(comparison.scores[0].value)} on {rows_by_name[name]}"
         for name, comparison in tests.items()
         if name in NO_PAIR_GIVEN
     ]
@@ -234,26 +285,26 @@ def _model(out: Outcomes, arm: str) -> str:
     return str(out.where(source="rerun", arm=arm).frame.model.iloc[0])
 
 
-def _outcome(tests: Gains) -> str:
+def _outcome(tests: Gains, rows_by_name: Mapping[str, str]) -> str:
     """Say on which data sets a model with the example is significantly better or worse."""
     parts: list[str] = []
     for word, is_so in (("lower", is_lower), ("higher", is_higher)):
         names = [name for name, comparison in tests.items() if is_so(comparison)]
         if names:
             than = "" if parts else " than without it"
-            parts.append(f"{word}{than} on {_listed(names, tests)}")
+            parts.append(f"{word}{than} on {_listed(names, tests, rows_by_name)}")
     if not parts:
         return "does not score significantly higher or lower than without it"
     return f"scores significantly {', and '.join(parts)}"
 
 
-def _listed(names: Sequence[str], tests: Gains) -> str:
+def _listed(names: Sequence[str], tests: Gains, rows_by_name: Mapping[str, str]) -> str:
     if len(names) == len(tests) > 1:
         return f"{'both' if len(names) == 2 else f'all {figures.in_words(len(names))}'} data sets"
     texts = []
     for name in names:
         near_floor = ", where hardly any answer is right" if floor_text(tests[name]) else ""
-        texts.append(f"{name}{near_floor}")
+        texts.append(f"{rows_by_name[name]}{near_floor}")
     return figures.listed(texts)
 
 
@@ -270,7 +321,8 @@ def _level_texts(out: Outcomes, tests: Gains, used: Added) -> list[str]:
         )
         near_floor = floor_text(comparison)
         if near_floor:
-            sentences.append(f"Both scores on {name} are near zero: {near_floor}.")
+            rows = "these rows" if of_all else name
+            sentences.append(f"Both scores on {rows} are near zero: {near_floor}.")
         if of_all:
             sentences.append(of_all)
     return sentences
@@ -278,16 +330,23 @@ def _level_texts(out: Outcomes, tests: Gains, used: Added) -> list[str]:
 
 def _all_rows_text(out: Outcomes, name: str, comparison: Comparison) -> str:
     """Give the difference on all test rows, where not all are compared with printed numbers."""
-    arms = (comparison.first, comparison.second)
-    rows = out.where(source="rerun", task=name, arm=list(arms))
-    all_rows = rows.compare([arms], "right")[0]
+    all_rows = _all_rows(out, name, comparison)
     if all_rows.test.n == comparison.test.n:
         return ""
     change = change_in_words(all_rows)
+    is_clear = is_higher(all_rows) or is_lower(all_rows)
+    unclear = "" if is_clear else ", but this difference is not significant"
     return (
         f"On all {all_rows.test.n:,} rows of {name}, accuracy is {change} with the example than "
-        "without it."
+        f"without it{unclear}."
     )
+
+
+def _all_rows(out: Outcomes, name: str, comparison: Comparison) -> Comparison:
+    """Compare the same arms on all test rows of a data set."""
+    arms = (comparison.first, comparison.second)
+    rows = out.where(source="rerun", task=name, arm=list(arms))
+    return rows.compare([arms], "right")[0]
 
 
 def _printed_texts(printed: Published, names: Sequence[str], used: Added) -> list[str]:
@@ -345,7 +404,10 @@ def _other_tests(
         if arm.startswith("lora_knn"):
             yield f"BiomedRAG minus {out.label(arm)}", gains(out, names, ("lora_rag", arm))
     yield "prompted: BiomedRAG minus RA-KNN", gains(out, names, ("biomedrag", "knn"))
-    yield "prompted: trained scorer minus cosine", gains(out, names, ("biomedrag", "cosine"))
+    yield (
+        "prompted: trained scorer minus cosine similarity",
+        gains(out, names, ("biomedrag", "cosine")),
+    )
     yield (
         "prompted BiomedRAG minus the best method without a language model",
         best_floors(out, names, floors),

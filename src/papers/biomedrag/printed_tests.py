@@ -285,16 +285,18 @@ _OTHER_MEASURES: Final = (
     "than the baselines', but we test only F1, in which the paper states its gains."
 )
 _ZERO_ON_ADE: Final = (
-    " In the text of the paper's PDF file, the eight values of Figure 2 (e) stand without their n, "
-    "and we did not read n from the figure. Figure 1 (e) names n for one of them, n = 1. One of "
-    "the seven others must be the value without retrieval (n = 0), but we do not know which."
+    " In the text of the paper's PDF file, the eight values of Figure 2 (e), on ADE-corpus-v2, "
+    "stand without their n, and we did not read n from the figure. Figure 1 (e) names n for only "
+    "one of the eight values, n = 1. One of the seven others must be the value without retrieval "
+    "(n = 0), but we do not know which."
 )
 _ADINT: Final = (
     " On ADInt, the paper prints an F1 of 62.22 for LLaMA2 13B with BiomedRAG. For LLaMA2 13B with "
     "RA-KNN-n, two printed values are higher: 62.77 (n not read) and 62.63 (n = 15). RA-KNN-n "
-    "therefore leads by 4 and 3 of 720 rows. The paper's Section 2.2 itself calls n = 15 superior "
-    "on ADInt. As a statement about the printed scores on every data set, the claim is wrong. "
-    "However, a difference of so few rows does not show that one system is better than the other."
+    "therefore leads by 4 rows and by 3 rows of 720. The paper's Section 2.2 itself calls LLaMA2 "
+    "13B with n = 15 superior to LLaMA2 13B with BiomedRAG, which Figure 1 (h) shows on ADInt. As "
+    "a statement about the printed scores on every data set, the claim is wrong. However, a "
+    "difference of so few rows does not show that one system is better than the other."
 )
 _PANEL_B: Final = (
     " Figure 2 (b), on ChemProt, is headed LLaMA2 13B, and we read it as such. Its value without "
@@ -328,25 +330,26 @@ _MORE: Final = {
     "retrieval_helps_labels": " On each data set, we take the best printed score of RA-KNN-n, "
     "which favours retrieval. On MTSamples, both printed values of RA-KNN-n are below the score of "
     "GPT-4 alone.",
-    "gain_on_ddi": " The printed recall of LLaMA2 13B with BiomedRAG is 0.51 points lower than "
-    "that of LLaMA2 13B alone." + _DDI_F1,
+    "gain_on_ddi": " On DDI, the printed recall of LLaMA2 13B with BiomedRAG is 0.51 points lower "
+    "than that of LLaMA2 13B alone." + _DDI_F1,
     "significant_on_git": _ONEREL + _OTHER_MEASURES,
-    "better_on_ddi": " The printed recall of LLaMA2 13B with BiomedRAG is lower than that of "
-    "LLaMA2 13B alone." + _DDI_F1 + _CITED_F1 + _ONEREL,
+    "better_on_ddi": " On DDI, the printed recall of LLaMA2 13B with BiomedRAG is lower than that "
+    "of LLaMA2 13B alone." + _DDI_F1 + _CITED_F1 + _ONEREL,
     "better_on_chemprot": _CITED_F1 + _ONEREL,
     "better_on_ade": " The score of 99.89 that the paper prints for MedLLaMA 13B with BiomedRAG "
     "corresponds to no whole number of the 500 rows, so we test the nearest whole number. The "
     "gains tested here are gains over the models without retrieval. LLaMA2 13B with RA-KNN-1 "
-    "reaches 99.6 on this data set.",
+    "reaches an F1 of 99.6 % on this data set.",
     "better_on_mtsamples": " As a share of the 500 rows, none of the six printed F1 "
     "values corresponds to a whole number of rows, so we test the nearest whole numbers.",
     "one_sentence_best_on_ade": _ZERO_ON_ADE
-    + " All seven are lower than the value of n = 1, so it does not matter which one it is.",
+    + " All seven are lower than the value of n = 1, so it does not matter which of them is the "
+    "value without retrieval.",
     "onerel_beats_unirel": _ONEREL
     + " In the column headed F1, OneRel's value on DDI (22.09) is below UniRel's (27.13). "
     "UniRel's printed precision and recall on DDI (25.59 and 21.92) give an F1 of 23.61, not "
-    "27.13, unless 25.59 is a misprint of 35.59. With an F1 of 23.61, the highest p on DDI is "
-    "0.006, and the printed numbers would agree with the claim.",
+    "27.13, unless 25.59 is a misprint of 35.59. With an F1 of 23.61 for UniRel, the highest p on "
+    "DDI would be 0.006, and the printed numbers would agree with the claim.",
     "retrieval_beats_onerel": _ONEREL + " Figure 1 (c) draws OneRel's third column instead.",
     "light_models_lag_on_git": _ONEREL + " OneRel also scores higher than MedLLaMA 13B, "
     "but the claim is about LLaMA2 only.",
@@ -355,7 +358,7 @@ _MORE: Final = {
     "superior_everywhere": _BEST_ROWS,
     "significant_everywhere": _BEST_ROWS,
     "one_sentence_best_on_git_re": " We infer that the three values other than that of RA-KNN-1 "
-    "belong to Figure 2 (c). It does not matter which n each of them has.",
+    "belong to Figure 2 (c). It does not matter which n belongs to which of these values.",
     "best_parts": " Table 3 has no row for LLaMA2 13B alone. In Table 1, LLaMA2 13B alone comes "
     "nearer to BiomedRAG than the other systems of Table 3 do." + _ONEREL,
     "one_chunk_beats_many": " We leave out four values of GIT in Figure 2 (c) and (d), because we "
@@ -367,20 +370,23 @@ _MORE: Final = {
     + " If Figure 2 (b) nevertheless showed MedLLaMA 13B, RA-KNN-1 (85.08) would score "
     "significantly higher on ChemProt than MedLLaMA 13B with BiomedRAG (76.97). The printed "
     "numbers would then contradict the claim.",
-    "more_documents_do_not_help": " We test only panels whose value at n = 1 is known for LLaMA2 "
-    "13B. We compare this value with the lowest other value of Figure 2 (b), and with the second "
-    "lowest of (e), where one value is that of n = 0. We know which value is that of n = 1 only "
-    "because it is the best in these two panels. These panels therefore say nothing about the "
-    "other panels."
+    "more_documents_do_not_help": " We test only the two panels whose value at n = 1 we know "
+    "for LLaMA2 13B: Figure 2 (b), on ChemProt, and Figure 2 (e), on ADE-corpus-v2. In (b), "
+    "we compare this value with the lowest other value. In (e), the lowest value may be that "
+    "of n = 0, so we compare the value at n = 1 with the second lowest value. We know the two "
+    "values at n = 1 only because Figure 1 repeats the best value of RA-KNN-n on a data set "
+    "with its n, and this n is 1 on ChemProt and ADE-corpus-v2. These two panels therefore "
+    "say nothing about the other panels."
     + _PANEL_B
-    + " Under either reading of Figure 2 (b), its two values are of the same model.",
+    + " Under either reading of Figure 2 (b), the two values that we compare are of the same "
+    "model.",
 }
 _CHOSEN_BY_OUTCOME: Final = ("more_documents_do_not_help",)
 """Claims whose printed values are known because they agree: these can refute, but not support."""
 _OF_SOME_PANEL: Final = (
-    " Read for at least one data set, the claim holds, because a larger n is significantly worse "
-    "than n = 1 in both panels. Read for every panel that the paper's Section 2.2 lists, it is "
-    "open. Together, the two readings leave the claim open."
+    " As a claim about at least one data set, the claim holds, because a larger n is significantly "
+    "worse than n = 1 in both panels. As a claim about every panel that the paper's Section 2.2 "
+    "lists, the claim is open. Together, the two readings leave the claim open."
 )
 """What the claims of `_CHOSEN_BY_OUTCOME` are where their printed values agree."""
 _NEAREST: Final = {
@@ -571,7 +577,7 @@ def decision_by_readings(printed: Published, claim: str, second: Sequence[str]) 
     if by_few == by_all.verdict:
         return by_all
     why = f"{by_all.why} On all data sets of both tasks, the claim {_READING[by_all.verdict]}. "
-    why += f"On {names} alone, it {_READING[by_few]}. "
+    why += f"On {names} alone, the claim {_READING[by_few]}. "
     why += "Together, the two readings leave the claim open."
     return Decision("inconclusive", why)
 
@@ -616,8 +622,9 @@ def decision_by_task(printed: Published, claim: str) -> Decision:
     why = (
         f"{by_data.why} The paper's Section 1 speaks of tasks, so the claim can also mean a "
         "significant gain over the other systems of Tables 1 and 2 on one data set of each task. "
-        f"{' '.join(sentences)} As a claim about each data set, it {_READING[by_data.verdict]}. "
-        f"As a claim about each task, it {_READING[task_verdict]}."
+        f"{' '.join(sentences)} As a claim about each data set, the claim "
+        f"{_READING[by_data.verdict]}. As a claim about each task, the claim "
+        f"{_READING[task_verdict]}."
     )
     is_same = task_verdict == by_data.verdict
     return Decision(by_data.verdict if is_same else "inconclusive", why)
@@ -660,8 +667,13 @@ def _on_all_rows(printed: Published, claim: str) -> str:
     return (
         " No printed recall of the two systems on DDI corresponds to a whole number of the "
         f"{INTERACTIONS} rows. If the authors counted the {n:,} rows that the paper states, the "
-        f"highest possible value on DDI would be {figures.p_words(high)}, {outcome}."
+        f"highest possible p on DDI would be {_p_as_number(high)}, {outcome}."
     )
+
+
+def _p_as_number(p: float) -> str:
+    """Write a p-value as the words after `p would be`: `0.012` or `below 0.001`."""
+    return figures.p_text(p).replace("< ", "below ")
 
 
 def _what_would_decide(printed: Published, claim: str) -> str:
@@ -752,8 +764,9 @@ class _OnPar:
         """State both scores, and the widest interval of their difference."""
         return (
             f"On {self.name}, {self.small.row} has an F1 of {self.small.printed}, and "
-            f"{self.large.row} has an F1 of {self.large.printed}. The difference, with the widest "
-            f"95 % interval that these scores allow, is {_points(self.widest)} points "
+            f"{self.large.row} has an F1 of {self.large.printed}. The difference, counted in whole "
+            f"rows and with the widest 95 % interval that these scores allow, is "
+            f"{_points(self.widest)} points "
             f"(n = {self.widest.n} rows)."
         )
 
@@ -772,7 +785,9 @@ def small_on_par(printed: Published, names: Sequence[str]) -> Decision:
     decided = all_of(supported, refuted)
     sentences = " ".join(on_par.sentence() for on_par in compared)
     why = (
-        f"We compare the F1 of the best small model to that of the best language model. {sentences}"
+        "We compare the F1 of the best small model to that of the best language model. The paper "
+        "does not say which rows each system answers correctly, so several 95 % intervals of the "
+        f"difference are possible. {sentences}"
     )
     if decided == "inconclusive":
         why += _what_would_decide_on_par(printed, compared)
@@ -812,8 +827,9 @@ def _against_llama2(printed: Published, names: Sequence[str]) -> str:
         found = _on_par_comparison(printed, name, _LLAMA2_ROWS)
         sentences.append(
             f"Against the better row of LLaMA2 13B on {name} ({found.large.printed}), the "
-            f"difference is {_points(found.narrowest)} points with the narrowest interval and "
-            f"{_points(found.widest)} points with the widest. {_BY_LLAMA2[found.is_decidable]}."
+            f"difference, counted in whole rows, is {_points(found.narrowest)} points with the "
+            f"narrowest interval and {_points(found.widest)} points with the widest. "
+            f"{_BY_LLAMA2[found.is_decidable]}."
         )
     return " ".join(sentences)
 
@@ -834,10 +850,10 @@ def _reason(table: pd.DataFrame, is_decisive: pd.Series) -> str:
     n_lower = int((table["difference"] < 0).sum())
     weakest = table[is_decisive].sort_values("difference").iloc[0]
     verb = "is" if n_lower == 1 else "are"
-    n_in_words = figures.in_words(n_lower).capitalize()
-    negative = f" {n_in_words} of these differences {verb} negative." if n_lower else ""
+    lower = f"{figures.in_words(n_lower)} {verb} negative"
+    negative = f" Of all {len(table)} differences, {lower}." if n_lower else ""
     if n_lower == len(table) > 1:
-        negative = " All of these differences are negative."
+        negative = " All of the differences are negative."
     difference = figures.signed(weakest["difference"], 2)
     p = _range_text(weakest["low"], weakest["high"])
     return (
@@ -902,7 +918,8 @@ def _n_significant(table: pd.DataFrame) -> str:
         return f"{subject} printed differences in F1 are {always}"
     subject = f"Of {n_all} printed differences in F1,"
     if not n_significant:
-        return f"{subject} none is {not_always}"
+        subject = "Neither of the 2" if n_all == 2 else f"None of the {n_all}"
+        return f"{subject} printed differences in F1 is {not_always}"
     verb = "is" if n_significant == 1 else "are"
     return f"{subject} {n_significant} {verb} {always}"
 
@@ -914,12 +931,19 @@ def comparison_table(printed: Published, claims: Sequence[str]) -> figures.Html:
     for bound in ("low", "high"):
         table[bound] = table[bound].map(figures.p_text)
     names = {
+        "printed": "first system, with its printed F1",
+        "against": "second system",
+        "theirs": "printed F1 of the second",
         "difference": "difference, points",
         "low": "p (Holm), lowest",
         "high": "p (Holm), highest",
     }
-    return figures.table(
-        table.drop(columns=["ours", "data"]).rename(columns=names),
+    caption = (
         "The range of McNemar's p, adjusted by Holm's method, that the printed numbers allow for "
-        "each comparison. A positive difference favours the system named first.",
+        "each comparison. A positive difference favours the first system."
     )
+    if table["against"].str.contains("not read").any():
+        caption += (
+            ' "n not read" marks a value of Figure 2 whose n we did not read from the figure.'
+        )
+    return figures.table(table.drop(columns=["ours", "data"]).rename(columns=names), caption)

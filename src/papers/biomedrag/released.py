@@ -305,7 +305,7 @@ def documents_table(
             "retriever": CHOICES[name][1],
             "sentences": len(chosen),
             "different documents": len(counts),
-            "with one of the two commonest": _n_with_commonest(chosen),
+            "with one of the two commonest documents": _n_with_commonest(chosen),
             "their share": commonest_share(chosen),
             "with a whole validation sentence": n_validation,
             "with their own relation": sum(choice.hit for choice in chosen),

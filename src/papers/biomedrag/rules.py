@@ -4,7 +4,7 @@ A rule takes the answers and returns a decision.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -31,6 +31,11 @@ ONE_TRAINING: Final = (
     "for chance in the test texts but not in training."
 )
 """What the interval of a difference between fine-tuned models leaves out."""
+_PROMPTED_IN_WORDS: Final = {
+    "biomedrag": "the prompted LLM with BiomedRAG",
+    "zero_shot": "the prompted LLM alone",
+}
+"""Names of the prompted arms in sentences that stand beside those about fine-tuned ones."""
 
 
 def _better(
@@ -112,7 +117,9 @@ def _prompted_gains(outcomes: Outcomes) -> str:
     if not rows.arms_with("right").issuperset({"biomedrag", "zero_shot"}):
         return ""
     comparisons = rows.compare([("biomedrag", "zero_shot")], "right", within="task")
-    described = [_described(comparison, rows, outcomes) for comparison in comparisons]
+    described = [
+        _described(comparison, rows, outcomes, _PROMPTED_IN_WORDS) for comparison in comparisons
+    ]
     described += gains.commonest_texts(outcomes, list(dict.fromkeys(outcomes.frame.task)))
     return f" The gain of the prompted model does not decide the claim. {' '.join(described)}"
 
@@ -317,19 +324,33 @@ def significant_on_extraction(_: Outcomes, *, printed: Published, **__: object) 
     return printed_tests.decision_by_readings(printed, "significant_on_extraction", used)
 
 
-def _described(comparison: Comparison, rows: Outcomes, outcomes: Outcomes) -> str:
-    """Describe a difference, of DDI also on all test rows."""
+def _described(
+    comparison: Comparison,
+    rows: Outcomes,
+    outcomes: Outcomes,
+    arms_in_words: Mapping[str, str] | None = None,
+) -> str:
+    """Describe a difference, of DDI also on all test rows.
+
+    Args:
+        comparison: The difference.
+        rows: The rows that are compared.
+        outcomes: All answers.
+        arms_in_words: How the sentences name the arms, if not by their labels.
+    """
+    words = arms_in_words or {arm: _arm_in_words(rows.label(arm)) for arm in rows.arms}
     test = comparison.test
     name = comparison.model
     first, second = (figures.number(score.value) for score in comparison.scores)
     arms = (comparison.first, comparison.second)
-    first_arm, second_arm = (f"for {_arm_in_words(rows.label(arm))}" for arm in arms)
+    first_arm, second_arm = (f"for {words[arm]}" for arm in arms)
     all_rows = outcomes.where(task=name).compare([arms], "right")[0].test
     is_of_some = all_rows.n != test.n
     kind = " that state an interaction" if is_of_some else ""
+    compared = f"the rows of {name}{kind}" if is_of_some else name
     sentences = [
-        f"On {name}, accuracy is {first} {first_arm} and {second} {second_arm}. The difference is "
-        f"{figures.points(test)} points ({figures.p_words(comparison.p)}, n = {test.n:,} "
+        f"On {compared}, accuracy is {first} {first_arm} and {second} {second_arm}. The difference "
+        f"is {figures.points(test)} points ({figures.p_words(comparison.p)}, n = {test.n:,} "
         f"rows{kind})."
     ]
     near_floor = gains.floor_text(comparison, first_arm, second_arm)

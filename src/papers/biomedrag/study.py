@@ -441,9 +441,12 @@ def _borderline_note(compared: Outcomes, pair: tuple[str, str], score: Score) ->
     is_clear = score.low > 0 or score.high < 0
     if is_clear == (test.p < ALPHA):
         return ""
+    found = "excludes 0, but the difference in accuracy is not significant"
+    if not is_clear:
+        found = "contains 0, but the difference in accuracy is significant"
     return (
         f" In accuracy, which the claim compares, the difference is {figures.points(test)} points "
-        f"({figures.p_words(test.p)}). F1 and accuracy fall on different sides of the 5 % level. "
+        f"({figures.p_words(test.p)}). The interval of the difference in F1 {found}. "
         "Whether an interval that ends near 0 contains 0 also depends on the "
         f"{compared.draws:,} random draws of the bootstrap."
     )
@@ -606,6 +609,7 @@ def _of_medllama(run: Run, name: str) -> list[Number]:
 def no_interaction_table(out: Outcomes) -> figures.Html:
     """Show how often each arm answers that DDI's row states no interaction, by what is true."""
     rows = []
+    answered = f'answered "{NO_INTERACTION}"'
     ddi = out.where(task="DDI", source="rerun")
     for arm in ddi.arms:
         frame = ddi.where(arm=arm).frame
@@ -615,8 +619,8 @@ def no_interaction_table(out: Outcomes) -> figures.Html:
         row = {
             "arm": out.label(arm),
             "rows": len(frame),
-            f'answered "{NO_INTERACTION}"': int(answered_none.sum()),
-            "of rows with an interaction": f"{n_wrong} of {is_stated.sum()}",
+            answered: int(answered_none.sum()),
+            f"{answered}, rows with an interaction": f"{n_wrong} of {is_stated.sum()}",
         }
         rows.append(row)
     caption = (
