@@ -716,7 +716,7 @@ def residual_errors_are_llm_mislabels(
     why = (
         f'{within.sum()} of the {len(wrong)} errors are a YES to an effect with "yes" in its name, '
         'as in "eyes". Where a reply repeats such a name, the released parser reads YES. Among the '
-        f"other answers about these pairs, the number of YES is {figures.listed(counts)}. The "
+        f"other answers about these pairs, the share of YES is {figures.listed(counts)}. The "
         "authors do not release the replies."
     )
     return Decision("inconclusive", why)
