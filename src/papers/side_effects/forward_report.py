@@ -362,7 +362,7 @@ def prompts_table(
     for prompt, arm in ARM_OF_PROMPT.items():
         number = run.printed.number(f"side_effects.{MODELS[paper_model]}.{arm}.accuracy")
         row = {
-            "prompt": own_rows.label(prompt),
+            "architecture and released prompt": own_rows.label(prompt),
             "printed": number.printed,
             "rescored": _accuracy(released, arm),
             "rerun, prompt printed in the paper": _accuracy(same_pairs, arm),

@@ -574,7 +574,7 @@ def _area(scores: NDArray[np.float64], is_yes: NDArray[np.bool_]) -> float:
 NOT_THE_GRAPHS = 0.8
 """The confidence that the authors' `graphrag.py` records where the answer is not the graph's.
 
-It is also recorded where the query of the graph failed, for then the graph's answer is ERROR.
+It is also recorded where the graph query failed, for then the graph's answer is ERROR.
 """
 MIN_ERRORS = 5
 """With fewer errors a run cannot tell where they come from."""
@@ -644,8 +644,8 @@ def _released_errors_decision(
     n_linked = int((wrong.gold == "YES").sum())
     why = (
         f"All {len(wrong)} errors have a recorded confidence of {NOT_THE_GRAPHS}. The code records "
-        "this value when the model contradicts the graph, and also when the query of the graph "
-        f"failed. For {_part_in_words(n_same, len(wrong), 'pair')} of these errors, another model "
+        "this value when the model contradicts the graph, and also when the graph query fails. "
+        f"For {_part_in_words(n_same, len(wrong), 'pair')} of these errors, another model "
         f"gives the right answer with the same graph. Of the {n_right:,} right answers, "
         f"{_or_none(unlike[True])} have this confidence. If a query about an unlinked pair failed "
         "and the model then said NO, this right answer would also have this confidence."
