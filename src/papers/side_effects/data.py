@@ -263,7 +263,7 @@ def report_triple(run: Run, table: pd.DataFrame | None) -> None:
     pairs = table[same_filter & (table.counted == "pairs")].iloc[0]
     note = (
         f"Of {len(table)} readings, one {_fit_in_words(best.off)} the printed counts. It keeps "
-        f'"{best.kept}", counts each {best.drug} as one drug, and counts {best.counted} as '
+        f'"{best.kept}", counts each "{best.drug}" as one drug, and counts {best.counted} as '
         f"associations. With the same drugs, there are {pairs.associations:,} distinct pairs."
     )
     for name, column in COUNTS.items():
@@ -368,10 +368,10 @@ def answer(readings: pd.DataFrame | None, selections: pd.DataFrame | None) -> st
         f"benchmark are {rule['take']}, whereas the paper states a minimum number of terms. Nobody "
         "can draw the benchmark's questions again, because the draw depends on the order of a "
         "Python set, which changes from process to process.\n\n"
-        f'This way of counting keeps "{best.kept}", takes each {best.drug} as one drug, and gives '
-        f"{best.associations:,} associations, {best.drugs:,} drugs and {best.effects:,} terms. The "
-        f"drugs of the benchmark come from those with an {rule['of drugs with']}. ATC is the WHO's "
-        "classification of drugs."
+        f'This way of counting keeps "{best.kept}", takes each "{best.drug}" as one drug, and '
+        f"gives {best.associations:,} associations, {best.drugs:,} drugs and {best.effects:,} "
+        f"terms. The benchmark's drugs come from the drugs with an {rule['of drugs with']}. ATC is "
+        "the WHO's classification of drugs."
     )
 
 
