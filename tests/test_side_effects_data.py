@@ -208,7 +208,7 @@ def test_the_answer_names_the_reading_and_the_rule_that_fit():
     selections = pd.DataFrame([{**rule, "same order": "yes"}])
     text = sd.answer(readings, selections)
     assert "gives exactly the three counts" in text
-    assert 'keeps "preferred terms", takes each name as written as one drug' in text
+    assert 'keeps "preferred terms", takes each "name as written" as one drug' in text
     assert rule["take"] in text
     assert "comes nearest to" in sd.answer(readings.assign(off=0.1), selections)
     assert_short_answer(text)

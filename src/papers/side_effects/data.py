@@ -262,8 +262,8 @@ def report_triple(run: Run, table: pd.DataFrame | None) -> None:
     same_filter = (table.kept == best.kept) & (table.drug == best.drug)
     pairs = table[same_filter & (table.counted == "pairs")].iloc[0]
     note = (
-        f"Of {len(table)} readings, one comes nearest to the printed counts. It keeps "
-        f'"{best.kept}", counts each {best.drug} as one drug, and counts {best.counted} as '
+        f"Of {len(table)} readings, one {_fit_in_words(best.off)} the printed counts. It keeps "
+        f'"{best.kept}", counts each "{best.drug}" as one drug, and counts {best.counted} as '
         f"associations. With the same drugs, there are {pairs.associations:,} distinct pairs."
     )
     for name, column in COUNTS.items():
@@ -273,6 +273,11 @@ def report_triple(run: Run, table: pd.DataFrame | None) -> None:
             note=note,
             source=FILES["meddra_all_se.tsv.gz"],
         )
+
+
+def _fit_in_words(off: float) -> str:
+    """Say how near a reading comes to the printed counts, as a verb."""
+    return "comes nearest to" if off else "gives exactly"
 
 
 def by_name(lines: pd.DataFrame) -> dict[str, frozenset[str]]:
@@ -340,8 +345,8 @@ def _compare_drugs(
         "released": len(shared),
         "not released": len(drugs) - len(shared),
         "released, not taken": len(released) - len(shared),
-        "pairs only released": n_only_released,
-        "pairs only by the rule": n_only_by_rule,
+        "pairs only in the release": n_only_released,
+        "pairs only under the rule": n_only_by_rule,
         "same order": "yes" if drugs == list(released) else "no",
     }
 
@@ -356,18 +361,17 @@ def answer(readings: pd.DataFrame | None, selections: pd.DataFrame | None) -> st
     if readings is None or selections is None:
         return "The bundled sample contains no SIDER file, so these questions cannot be answered."
     best = readings.nsmallest(1, "off").iloc[0]
-    verb = "comes nearest to" if best.off else "gives exactly"
     rule = selections[selections["same order"] == "yes"].iloc[0]
     return (
-        f"One way to filter and count SIDER's files {verb} the three counts that the paper prints, "
-        f"and it counts {best.counted} as associations. The drugs of the benchmark are "
-        f"{rule['take']}, whereas the paper states a minimum number of terms. Nobody can draw the "
-        "benchmark's questions again, because the draw depends on the order of a Python set, which "
-        "changes from process to process.\n\n"
-        f'This way to count keeps "{best.kept}", takes each {best.drug} as one drug, and gives '
-        f"{best.associations:,} associations, {best.drugs:,} drugs and {best.effects:,} terms. The "
-        f"drugs of the benchmark come from those with an {rule['of drugs with']}. ATC is the WHO's "
-        "classification of drugs."
+        f"One way to filter and count SIDER's files {_fit_in_words(best.off)} the three counts "
+        f"that the paper prints, and it counts {best.counted} as associations. The drugs of the "
+        f"benchmark are {rule['take']}, whereas the paper states a minimum number of terms. Nobody "
+        "can draw the benchmark's questions again, because the draw depends on the order of a "
+        "Python set, which changes from process to process.\n\n"
+        f'This way of counting keeps "{best.kept}", takes each "{best.drug}" as one drug, and '
+        f"gives {best.associations:,} associations, {best.drugs:,} drugs and {best.effects:,} "
+        f"terms. The benchmark's drugs come from the drugs with an {rule['of drugs with']}. ATC is "
+        "the WHO's classification of drugs."
     )
 
 

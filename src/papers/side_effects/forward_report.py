@@ -84,8 +84,8 @@ def answer(outcomes: Outcomes, model: str) -> str:
         f"{own_answer} In the authors' released answers, where the model reads the retrieved texts "
         "itself, the graph is more accurate than text retrieval by at least "
         f"{_least_gain(released, 'graphrag', 'format_b')} points.\n\n"
-        "This lead is over retrieval of texts with one sentence per pair (Format B). Format B is "
-        "in turn more accurate than texts with one list per drug (Format A), by at least "
+        "The graph's lead is smallest over texts with one sentence per pair (Format B). Format B "
+        "is in turn more accurate than texts with one list per drug (Format A), by at least "
         f"{_least_gain(released, 'format_b', 'format_a')} points. Most effects that Format A "
         "misses lie beyond character 2,000 of the prompt, as if the prompts had been cut there."
     )
@@ -362,10 +362,10 @@ def prompts_table(
     for prompt, arm in ARM_OF_PROMPT.items():
         number = run.printed.number(f"side_effects.{MODELS[paper_model]}.{arm}.accuracy")
         row = {
-            "prompt": own_rows.label(prompt),
+            "architecture and released prompt": own_rows.label(prompt),
             "printed": number.printed,
             "rescored": _accuracy(released, arm),
-            "rerun, prompt of the paper's text": _accuracy(same_pairs, arm),
+            "rerun, prompt printed in the paper": _accuracy(same_pairs, arm),
             "rerun, released prompt": _accuracy(own_rows, prompt),
         }
         rows.append(row)

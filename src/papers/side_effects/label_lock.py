@@ -210,7 +210,7 @@ def answer(outcomes: Outcomes, locks: Outcomes, model: str) -> str:
     leading, unlocked, locked = (figures.score_text(score) for score in scores.values())
     without_lock = ""
     if not scores["unlocked"].value:
-        without_lock = " So these answers do not show what the lock alone prevents."
+        without_lock = " So the experiment does not show what the lock alone prevents."
     return (
         f"Our handwritten queries answer {share} of five further kinds correctly. If {model} "
         f"picks the query, {chosen} of the answers are correct. If a question suggests that a "

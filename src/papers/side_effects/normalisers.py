@@ -28,9 +28,9 @@ from rag.replies import answer_text, bare_name
 
 ARMS = {
     "none": ("no normalisation", figures.HUES["grey"]),
-    "llm": ("LLM writes the name", figures.HUES["orange"]),
+    "llm": ("names written by the LLM", figures.HUES["orange"]),
     "llm_larger": ("a larger LLM", figures.HUES["orange"]),
-    "choice": ("LLM chooses among candidates", figures.HUES["magenta"]),
+    "choice": ("names chosen by the LLM", figures.HUES["magenta"]),
     "edits": ("edit distance", figures.HUES["blue"]),
     "dictionary": ("drug-named-entity-recognition", figures.HUES["blue"]),
     "in_turn": ("dictionary, then edit distance", figures.HUES["blue"]),
@@ -346,9 +346,9 @@ def answer(outcomes: Outcomes, model: str) -> str:
     names = counted(right[best].n, "typed drug name")
     text = (
         f"Of {names}, correct or not, {METHODS[best]} leads {figures.score_text(right[best])} to "
-        f"the right drug. The language model {model}, which writes the name as in the paper, leads "
-        f"{figures.score_text(right['llm'])} to the right drug. The paper's model had examples in "
-        "its prompt, and this model has none.\n\n"
+        f"the right drug. If the language model {model} writes the name itself, as the paper's "
+        f"model does, {figures.score_text(right['llm'])} of the names lead to the right drug. "
+        "Unlike the authors' prompt, this model's prompt has no examples.\n\n"
         f"As typed, {figures.score_text(right['none'])} of the names are already correct. The "
         f"language model leaves {figures.score_text(right_names)} of the correct names unchanged. "
         "In the paper, Qwen2.5-7B-Instruct writes the name, and the released reports say that its "

@@ -568,7 +568,7 @@ def _area(scores: NDArray[np.float64], is_yes: NDArray[np.bool_]) -> float:
 NOT_THE_GRAPHS = 0.8
 """The confidence that the authors' `graphrag.py` records where the answer is not the graph's.
 
-It is also recorded where the query of the graph failed, for then the graph's answer is ERROR.
+It is also recorded where the graph query failed, for then the graph's answer is ERROR.
 """
 MIN_ERRORS = 5
 """With fewer errors a run cannot tell where they come from."""
@@ -637,10 +637,10 @@ def _released_errors_decision(
     n_same = _right_with_another_model(outcomes, wrong)
     n_linked = int((wrong.gold == "YES").sum())
     why = (
-        f"All {len(wrong)} errors have a recorded confidence of {NOT_THE_GRAPHS}. The code records "
-        "this value when the model contradicts the graph, and also when the query of the graph "
-        f"failed. For {part_in_words(n_same, len(wrong), 'pair')} of these errors, another model "
-        f"gives the right answer with the same graph. Of the {n_right:,} right answers, "
+        f"All {len(wrong)} errors of GraphRAG have a recorded confidence of {NOT_THE_GRAPHS}. The "
+        "code records this value when the model contradicts the graph, and also when the graph "
+        f"query fails. For {part_in_words(n_same, len(wrong), 'pair')} of these errors, another "
+        f"model gives the right answer with the same graph. Of the {n_right:,} right answers, "
         f"{_or_none(unlike[True])} have this confidence. If a query about an unlinked pair failed "
         "and the model then said NO, this right answer would also have this confidence."
     )
@@ -708,10 +708,10 @@ def residual_errors_are_llm_mislabels(
         for arm, rows in others.groupby("arm", sort=False)
     ]
     why = (
-        f'{within.sum()} of the {len(wrong)} errors are a YES to an effect with "yes" in its name, '
-        'as in "eyes". Where a reply repeats such a name, the released parser reads YES. Among the '
-        f"other answers about these pairs, the number of YES is {figures.listed(counts)}. The "
-        "authors do not release the replies."
+        f'{within.sum()} of the {len(wrong)} errors of GraphRAG are a YES to an effect with "yes" '
+        'in its name, as in "eyes". Where a reply repeats such a name, the released parser reads '
+        "YES. Among the other answers about these pairs, the share of YES is "
+        f"{figures.listed(counts)}. The authors do not release the replies."
     )
     return Decision("inconclusive", why)
 
@@ -1087,7 +1087,7 @@ def _forced_by_window(rows: Outcomes) -> Decision | None:
         "contain no list at all. The size of a prompt, and how much of each list it shows, are "
         f"settings of this run. A perfect reader would find {figures.score_text(found_at_most)} of "
         "a query's relevant drugs. A reader that names every drug with a list in the prompt would "
-        f"find {figures.number(listed)} of them. The model found {recall} of them. "
+        f"find {figures.number(listed)} of these drugs. The model found {recall} of these drugs. "
         f"{_returned_in_words(queries)}"
     )
     return Decision("cannot be tested", why, reason="by construction")
