@@ -167,6 +167,23 @@ def test_the_answer_begins_with_what_a_newcomer_needs():
         assert text.startswith(f"Alone, {NAMES[0]} answers 50.0")
         assert_short_answer(text)
     assert "the graph is more accurate than text retrieval by at least +5.0" in text
+    assert "the model answers at least 396 of 400 questions correctly" in text
+    assert "authors' released prompts" not in text
+
+
+def test_the_answer_gives_the_lead_where_this_runs_model_reads_the_texts_itself():
+    pairs = questions(400)
+    wrong = {"closed_book": 200, "format_a": 0, "format_b": 0, "graphrag": 0}
+    by_prompt = {"authors_graphrag": 0, "authors_format_b": 40}
+    own = [rows(pairs, arm, n) for arm, n in (wrong | by_prompt).items()]
+    released = [
+        rows(pairs, arm, n, source="released", model=name)
+        for name in NAMES
+        for arm, n in {"graphrag": 0, "format_b": 40, "format_a": 80}.items()
+    ]
+    text = report.answer(page([], *own, *released), NAMES[0])
+    assert "With these prompts, the accuracy of the graph minus that of Format B is +10.0" in text
+    assert_short_answer(text)
 
 
 @pytest.mark.parametrize(
