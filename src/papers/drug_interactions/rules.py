@@ -383,7 +383,7 @@ class ShareText:
 
 
 RESCUED = ShareText(
-    "Share of first statements without a result that a later step resolved",
+    "Of the first statements that wrongly found nothing, the share that a later step resolved",
     "a later step resolved {share} of the first Cypher statements that wrongly found nothing "
     "(n = {n})",
 )
