@@ -761,8 +761,12 @@ def test_gains_that_need_two_scales_are_left_open(run: Run) -> None:
     # 23.5 points of the normalised scale are 29.7 % of a rating between 1 and 5
     assert "29.7 %" in findings["gain_over_no_retrieval"].why
     for finding in findings.values():
-        assert "30 % agrees with Table II relative to the rating from 1 to 5" in finding.why
-        assert "15 % agrees with Table II relative to the score from 0 to 1" in finding.why
+        assert (
+            "Relative to the rating from 1 to 5, a gain of 30 % agrees with Table II" in finding.why
+        )
+        assert (
+            "Relative to the score from 0 to 1, a gain of 15 % agrees with Table II" in finding.why
+        )
     assert (
         "the gains are 14.8 % and 12.9 %. This measure of a gain does not decide"
         in findings["gain_over_text"].why

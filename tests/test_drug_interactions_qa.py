@@ -1605,7 +1605,7 @@ def test_a_slight_gain_is_found_with_enough_questions_and_left_open_with_a_hundr
         (
             0.4,
             1.0,
-            "DrugRAG's answers are farther from MedQuAD's reference answers than those of no "
+            "DrugRAG's answers are farther from MedQuAD's reference answers than the answers of no "
             "retrieval and text RAG.",
         ),
         (0.8, 1.0, ""),
@@ -1618,7 +1618,7 @@ def test_a_slight_gain_is_found_with_enough_questions_and_left_open_with_a_hundr
             0.4,
             0.0,
             "With chapter 05's graph, read from text, DrugRAG has no significant lead. "
-            "DrugRAG's answers are farther from MedQuAD's reference answers than those of no "
+            "DrugRAG's answers are farther from MedQuAD's reference answers than the answers of no "
             "retrieval and text RAG.",
         ),
     ],

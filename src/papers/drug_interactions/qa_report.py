@@ -174,9 +174,9 @@ def _report_cypher(run: Run, both: Outcomes, writer: str) -> None:
         share = written.score(step)
         of_hundred = Score(100 * share.value, share.n, 100 * share.low, 100 * share.high)
         note = (
-            f"The share is of {share.n} questions. Of these questions, {n_branded} {name} a brand "
-            "that the graph lacks, so a first Cypher statement that copies the name cannot be "
-            f"right. Another {n_invented} {questions_are} about an invented name, so a valid "
+            f"We measured the share on {share.n} questions. Of these questions, {n_branded} {name} "
+            "a brand that the graph lacks, so a first Cypher statement that copies the name cannot "
+            f"be right. Another {n_invented} {questions_are} about an invented name, so a valid "
             "statement that uses this name is right."
         )
         run.rerun(f"{TEXT}cypher.{step}", of_hundred, model=writer, note=note)
@@ -261,7 +261,7 @@ def answer(out: Outcomes, model: str) -> str:
 
 def _lead(known: Outcomes) -> str:
     """Say which baselines DrugRAG is significantly ahead of by the graph of the questions."""
-    graph = "with the graph that gave the questions"
+    graph = "with the graph behind the questions"
     names = "more of the right drugs and effects"
     not_ahead = _not_ahead(known, "drugrag")
     if not_ahead:
@@ -285,7 +285,7 @@ def _limits(known: Outcomes, medquad: Outcomes) -> str:
     if nearer:
         others = figures.listed(nearer)
         limits.append(
-            "DrugRAG's answers are farther from MedQuAD's reference answers than those of "
+            "DrugRAG's answers are farther from MedQuAD's reference answers than the answers of "
             f"{others}."
         )
     return " ".join(limits)
@@ -428,9 +428,10 @@ def _tolerance_text(printed: Published) -> str:
     others = [_percent(share) for share in texts.shares_of_best()]
     tolerance = f"{100 * GAIN_TOLERANCE:.1f} points"
     return (
-        f"A gain counts as the stated one if it lies within {tolerance} of it. With a tolerance of "
-        f"{_tenths_below(for_texts)} points or less, none of the {figures.in_words(len(SCALES))} "
-        f"scales gives {_percent(texts.stated, 0)} {OVER['gain_rag_text']}. With a tolerance of "
+        f"A gain counts as the stated gain if the two differ by at most {tolerance}. With a "
+        f"tolerance of {_tenths_below(for_texts)} points or less, none of the "
+        f"{figures.in_words(len(SCALES))} scales gives {_percent(texts.stated, 0)} "
+        f"{OVER['gain_rag_text']}. With a tolerance of "
         f"{_tenths(for_both[nearest])} points or more, Table II gives both gains {nearest}. "
         f"Divided by DrugRAG's own score, the gains are {_percent(alone)} over no retrieval, and "
         f"{figures.listed(others)} over the text baselines. These values are near both stated "
@@ -470,11 +471,11 @@ def _digits_text(printed: Published) -> str:
     rating = f"{low:.0f} + {high - low:.0f}x"
     return (
         f"For the rating, we assume that a printed score x stands for {rating}, whereas the paper "
-        'calls its scores "out of 100". The digits of Table II cannot tell which is right. On the '
-        f"scale of {rating}, a mean of {n:.0f} ratings in steps of {step} points is a multiple of "
-        f"{float(of_range):g} %. If the authors cut such means off after one decimal, {cut} "
-        f"possible. If they rounded halves to even, {to_even} possible. If they rounded halves up, "
-        f"{up} possible. If a printed x stands for {high:.0f}x, "
+        'calls its scores "out of 100". The digits of Table II do not tell which of the two is '
+        f"right. On the scale of {rating}, a mean of {n:.0f} ratings in steps of {step} points is "
+        f"a multiple of {float(of_range):g} %. If the authors cut such means off after one "
+        f"decimal, {cut} possible. If they rounded halves to even, {to_even} possible. If they "
+        f"rounded halves up, {up} possible. If a printed x stands for {high:.0f}x, "
         f"{_possible_as(printed, 100 * step / high / n)} possible, whether cut off or rounded. As "
         f"shares of right answers among {n:.0f} questions, {_possible_as(printed, 100 / n)} "
         "possible."

@@ -277,9 +277,9 @@ def _without_needed(decision: Decision, found: Outcomes) -> Decision:
     if not decision.needed or found.frame.empty or not _lacks_most_names(found):
         return decision
     why = (
-        f"{decision.why} The gaps in chapter 05's graph limit this part of the test more than the "
-        "number of questions does. We therefore do not estimate how many questions would decide "
-        "the claim."
+        f"{decision.why} The gaps in chapter 05's graph limit the test with this graph more than "
+        "the number of questions does. We therefore do not estimate how many questions would "
+        "decide the claim."
     )
     return replace(decision, why=why, needed=None)
 
@@ -324,8 +324,8 @@ def _limit_text(found: Outcomes) -> str:
         f"{text} For {n_invented + n_no} of these {is_found.sum()} questions, the query needs no "
         f"fact of the graph, because {n_invented} are about an invented name and {n_no} have the "
         f"answer no. On the {of_names.n} questions that ask for names, the query's F1 is "
-        f"{figures.score_text(of_names)}. It is above 0 on {_is_found(with_names).sum()} of these "
-        "questions."
+        f"{figures.score_text(of_names)}. This F1 is above 0 on {_is_found(with_names).sum()} of "
+        "these questions."
     )
 
 
@@ -383,7 +383,7 @@ class ShareText:
 
 
 RESCUED = ShareText(
-    "Share of first statements without a result that a later step resolved",
+    "Of the first statements that wrongly found nothing, the share that a later step resolved",
     "a later step resolved {share} of the first Cypher statements that wrongly found nothing "
     "(n = {n})",
 )
@@ -474,7 +474,8 @@ def precise_retrieval(outcomes: Outcomes, **_: Any) -> Decision:  # noqa: ANN401
         if not decisions.enough_clusters(n_clusters, len(BASELINES[1:])):
             why = (
                 f"{counts} {evidence.sentence_case(READING_WORDS[words])}, a query returned names "
-                "for too few questions for a significant lead with both graphs."
+                "for so few questions that DrugRAG could not have a significant lead with both "
+                "graphs."
             )
             return Decision("not tested", why, reason="too few")
     parts = []
@@ -1071,11 +1072,12 @@ class StatedGain:
 
     def scales_text(self) -> str:
         """Return on which scales the stated gain holds, as a sentence."""
-        subject = f"A gain of {100 * self.stated:.0f} % agrees with Table II"
+        gain = f"gain of {100 * self.stated:.0f} %"
         scales = self.scales()
         if not scales:
-            return f"{subject} on none of the three scales."
-        return f"{subject} {figures.listed(scales)}."
+            return f"On none of the three scales does a {gain} agree with Table II."
+        by_scales = evidence.sentence_case(figures.listed(scales))
+        return f"{by_scales}, a {gain} agrees with Table II."
 
 
 def stated_gains(printed: Published, size: str = "70b") -> dict[str, StatedGain]:
