@@ -194,7 +194,7 @@ class BoardPages(RunPages):
                 texts.append(f"{question.title} {subject}: {words}")
             panels[question.title] = (counts, labels)
         caption = (
-            f"The {len(self._stated)} claims of the papers by their answers to two questions. "
+            f"The {len(self._stated)} claims of the papers, by the answers to two questions. "
             "Where authors released their answers, these answers decide the first question. The "
             f"second question is about the models that ran here{self._models_here()}, so its "
             "answer is not a verdict on a paper."

@@ -129,7 +129,7 @@ def counts_table(claims: pd.DataFrame, subjects: Mapping[str, str]) -> str:
         rows.append(cells)
     rows.append({"Paper": f"all ({len(claims)})", **_linked_counts(claims, "")})
     caption = (
-        "Number of claims by their answers to both questions. The first five columns of counts "
+        "Number of claims by the answers to both questions. The first five columns of counts "
         "answer whether a claim holds for the paper's system. The last four columns answer whether "
         "it holds here. A count opens its list"
     )
