@@ -31,7 +31,7 @@ LABELS = {
     "candidates outside": "candidates outside the patient or period",
     "cites": "share of answers that cite a passage",
     "cited passage holds right answer": "share of cited passages that contain the right answer",
-    "spelt": "share spelt correctly",
+    "spelt": "share of names spelt correctly",
     "faiss rank correlation": "rank correlation with FAISS",
 }
 """Measures whose name, even with blanks, does not tell a reader enough."""

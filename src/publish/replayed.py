@@ -19,8 +19,8 @@ SEARCHES: Final = "searches by meaning"
 class Noun:
     """What the store keeps, in the singular and the plural."""
 
-    one: str
-    many: str
+    singular: str
+    plural: str
 
 
 REPLIES: Final = Noun("reply", "replies")
@@ -137,10 +137,10 @@ def _outcome_sentence(verb: str, nouns: str, results: Noun, counts: Replayed) ->
     """Say how many stored results were made again, and how many of them matched."""
     if counts.repeated == 1:
         outcome = "matched" if counts.same else "did not match"
-        return f"We {verb} one of the stored {nouns}; the {results.one} {outcome}."
+        return f"We {verb} one of the stored {nouns}; the {results.singular} {outcome}."
     if not counts.repeated:
         return f"We {verb} no stored {nouns}."
-    matched = f"{counts.matched()} {results.many} matched"
+    matched = f"{counts.matched()} {results.plural} matched"
     if counts.same == 1:
-        matched = f"one {results.one} matched"
+        matched = f"one {results.singular} matched"
     return f"We {verb} {counts.repeated:,} stored {nouns}; {matched}."
