@@ -45,17 +45,11 @@ def comparison_sentence(
     first, second = (_value_with_unparsed(score, unit) for score in comparison.scores)
     test = comparison.test
     subject = f"{condition}, {measure}" if condition else sentence_case(measure)
-    names = _quoted_names(arms)
+    names = formats.quoted_names(arms)
     return (
         f"{subject} is {first} for {names[0]} and {second} for {names[1]}, a difference of "
         f"{formats.points(test)} points ({formats.p_words(comparison.p)}, n = {test.n:,})."
     )
-
-
-def _quoted_names(arms: Sequence[str]) -> list[str]:
-    """Quote all names if one holds an "and", which a sentence would read as its own."""
-    needs_quotes = any(" and " in arm for arm in arms)
-    return [formats.quoted(arm) if needs_quotes else arm for arm in arms]
 
 
 def _value(score: Score, unit: str) -> str:
