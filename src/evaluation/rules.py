@@ -394,7 +394,7 @@ def _refusal_by_system(rule: Rule, context: _Context) -> Decision | None:
     """Why a rule cannot be asked of the system that ran, if it cannot."""
     repeated = _served_twice(context.facts.get("served", ())) if rule.distinct else ""
     if repeated:
-        why = f"The claim compares two models, but here {repeated} served as both."
+        why = f"The claim is about two different models, but here {repeated} served as both."
         return Decision("not tested", why, reason="one model")
     if rule.here_only and context.question == "paper":
         return Decision("not tested", _replacement(rule), reason="another system")
