@@ -22,7 +22,9 @@ LABELS = {
     "p yes": "probability of YES",
     "ndcg": "nDCG",
     "right": "accuracy",
-    "rescued": "share of first statements without a result that a later step resolved",
+    "rescued": (
+        "of the first statements that wrongly found nothing, the share that a later step resolved"
+    ),
     "first statement": "share of right first statements",
     "found nothing": "share of the wrong first statements that found nothing",
     "by query": "share of retrievals by a query",

@@ -174,8 +174,8 @@ class LLM:
             seed: Seed of the sampling.
             stop: Strings that end a reply.
             logprobs: Whether each reply to chat messages contains, in `first_token`, the
-                likeliest first tokens with their log-probabilities. They are left out for
-                plain text, after a thought, and if the server gives none.
+                likeliest first tokens with their log-probabilities. `first_token` stays empty for
+                plain text, after a thought, and if the server gives no log-probabilities.
             overflow: Whether a prompt that does not fit the context raises an error or is
                 recorded with the status "overflow".
             extra: Further fields of the request.
