@@ -21,7 +21,14 @@ from evaluation import decisions, evidence, figures
 from evaluation.answers import COLUMNS, NotRunError
 from evaluation.decisions import Decision, Interval, Part
 from evaluation.interactions import interaction
-from evaluation.measures import measure_label, measure_of, measure_words, unit, with_article
+from evaluation.measures import (
+    WORDS,
+    measure_label,
+    measure_of,
+    measure_words,
+    unit,
+    with_article,
+)
 from evaluation.metrics import Score
 from evaluation.outcomes import PAIRING_COLUMNS, Comparison, Outcomes
 from evaluation.published import Basis, Claim, Rule, rows_in_words
@@ -780,7 +787,8 @@ def _score_in_words(rule: Rule, rows: Outcomes, group: str) -> str:
 def _label_of_score(rule: Rule, rows: Outcomes, group: str) -> str:
     """The measure, the arm and what its rows were restricted to: `Recall of Text RAG (plain)`."""
     measure = evidence.sentence_case(measure_words(rule.measure))
-    preposition = "for" if measure.startswith("Share ") else "of"
+    is_long = measure.startswith("Share ") or rule.measure in WORDS
+    preposition = "for" if is_long else "of"
     label = f"{measure} {preposition} {rows.label(rule.arm)}"
     conditions = [" or ".join(values) for values in rule.where.values()]
     if conditions:
