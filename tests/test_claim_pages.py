@@ -77,12 +77,14 @@ def test_the_counts_of_both_questions_add_up(claims: pd.DataFrame) -> None:
 
 def test_verdicts_by_printed_numbers_are_counted_apart(claims: pd.DataFrame) -> None:
     text = claim_pages.balance(claims)
-    assert "1 agrees (by printed numbers alone), 1 is inconclusive, 1 cannot be tested" in text
+    assert (
+        "1 claim agrees (by printed numbers alone), 1 is inconclusive, 1 cannot be tested" in text
+    )
     assert text.count("printed numbers") == 1
     twice = pd.concat([claims, claims])
-    assert "2 agree (both by printed numbers alone)" in claim_pages.balance(twice)
+    assert "2 claims agree (both by printed numbers alone)" in claim_pages.balance(twice)
     released = pd.concat([claims, claims.assign(basis="rescored")])
-    assert "2 agree (1 by printed numbers alone)" in claim_pages.balance(released)
+    assert "2 claims agree (1 by printed numbers alone)" in claim_pages.balance(released)
 
 
 def test_each_count_leads_to_the_list_of_so_many_claims(claims: pd.DataFrame) -> None:

@@ -1490,7 +1490,7 @@ def test_an_interval_that_is_corrected_for_its_parts_stands_beside_the_plain_one
     assert decision.verdict == "inconclusive"
     assert decision.why == (
         "Evidence. After Bonferroni's correction, one of the three intervals no longer refutes the claim. "
-        "After the correction, the estimate \N{LEFT DOUBLE QUOTATION MARK}part -0.105\N{RIGHT DOUBLE QUOTATION MARK} is \N{MINUS SIGN}10.5 % [\N{MINUS SIGN}22.7, 1.7]."
+        "After Bonferroni's correction, the estimate \N{LEFT DOUBLE QUOTATION MARK}part -0.105\N{RIGHT DOUBLE QUOTATION MARK} is \N{MINUS SIGN}10.5 % [\N{MINUS SIGN}22.7, 1.7]."
     )
     assert "corrected" not in decide_by_intervals(parts[:1], (0.0,), why="Evidence.").why
     assert "corrected" not in decide_by_intervals(parts[1:], (0.0,), why="Evidence.").why

@@ -27,6 +27,18 @@ def test_a_difference_is_a_sentence_that_names_both_arms_and_the_test():
     )
 
 
+def test_both_arms_are_quoted_if_one_has_an_and():
+    scores = (Score(0.9, 40, 0.8, 0.95), Score(0.5, 40, 0.4, 0.6))
+    test = Paired("permutation", 40, 16, 0, 0.4, 0.3, 0.5, 0.0001)
+    comparison = Comparison("both", "text", "GIT", scores, test, p=0.0004)
+    sentence = comparison_sentence(comparison, ("Graph and text", "Text"), "F1")
+    assert (
+        "for \N{LEFT DOUBLE QUOTATION MARK}Graph and text\N{RIGHT DOUBLE QUOTATION MARK}"
+        in sentence
+    )
+    assert "for \N{LEFT DOUBLE QUOTATION MARK}Text\N{RIGHT DOUBLE QUOTATION MARK}" in sentence
+
+
 def test_a_sentence_begins_with_a_capital_unless_it_begins_with_a_name():
     assert [sentence_case(text) for text in ("recall", "nDCG", "F1", "")] == [
         "Recall",

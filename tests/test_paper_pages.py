@@ -58,6 +58,12 @@ def test_what_decided_a_claim_here_has_both_arms_their_difference_and_n() -> Non
     assert paper_pages._estimate_in_words(of_data, "a-model").startswith(
         "For GIT-RE, accuracy is 100.0 %"
     )
+    of_kind = {**of_data, "label": "graph minus text, F1 (kind: two hops)"}
+    where = {"source": ["rerun"], "kind": ["two hops"]}
+    assert paper_pages._estimate_in_words({**of_kind, "where": where}, "a-model").startswith(
+        "On questions of the kind \N{LEFT DOUBLE QUOTATION MARK}two hops\N{RIGHT DOUBLE QUOTATION MARK}, "
+        "F1 is 100.0 %"
+    )
     # a record from before the arms were kept
     words = paper_pages._estimate_in_words({**difference, "arms": []})
     assert words == "graph minus text, accuracy, a-model: +8.0 [+3.0, +13.0] points, n = 100"

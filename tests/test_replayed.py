@@ -68,8 +68,8 @@ def make(tmp_path) -> Make:
             Replayed(2, 2, 1, 0),
             Replayed(2, 2, 1, 1),
             "All 2 replies and all 2 searches were replayed from stored results. "
-            "We re-asked one of the stored questions; it did not match. "
-            "We repeated one of the stored searches; it matched.",
+            "We re-asked one of the stored questions; the reply did not match. "
+            "We repeated one of the stored searches; the result matched.",
         ),
     ],
 )

@@ -128,7 +128,7 @@ def test_a_link_says_how_many_it_opens_and_of_what() -> None:
 
 
 def test_a_link_of_a_claim_names_the_arms_and_no_number_of_questions() -> None:
-    labels = {"graph": "Graph", "text": "Text RAG"}
+    labels = {"graph": "Graph", "text": "Text RAG", "both": "Graph and text"}
     selected = Selected(242, 242)
     words = {
         Selection("graph", "text", show=DIFFERENT): "see where Graph and Text RAG differ",
@@ -136,6 +136,9 @@ def test_a_link_of_a_claim_names_the_arms_and_no_number_of_questions() -> None:
         Selection("graph", show=WRONG): "see the wrong answers of Graph",
         Selection("graph", "text"): "see the answers of Graph and Text RAG",
         Selection(): "see the answers",
+        Selection("both", "text"): "see the answers of \N{LEFT DOUBLE QUOTATION MARK}Graph and text"
+        "\N{RIGHT DOUBLE QUOTATION MARK} and \N{LEFT DOUBLE QUOTATION MARK}Text RAG"
+        "\N{RIGHT DOUBLE QUOTATION MARK}",
     }
     for selection, expected in words.items():
         assert selected.words_of_arms(selection, labels) == expected

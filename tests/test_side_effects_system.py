@@ -133,7 +133,7 @@ def test_a_model_is_asked_only_what_rules_do_not_understand_and_the_answer_says_
     assert reading.reader == "a-model"
     assert reading.parameters == {"drug": "metformin", "side_effect": "nausea"}
     assert reading.unused == ("aspirin",)
-    notes = system._reading_notes(reading)
+    notes = system._reading_notes(reading, "The table")
     assert any("a-model chose" in note for note in notes)
     assert any("'aspirin', which this answer does not use" in note for note in notes)
     lacking = reader.read("My gran feels unwell, why?")
@@ -325,8 +325,14 @@ def test_a_drug_that_the_table_lacks_is_said_plainly(drug: str) -> None:
         f"My gran takes ramipril and {drug}; might her cough be from that?"
     )
     assert reading.absent == (drug,)
-    notes = "\n".join(system._reading_notes(reading))
+    notes = "\n".join(system._reading_notes(reading, "The table"))
     assert f"no drug called {drug!r}, which this answer leaves out" in notes
+
+
+def test_a_drug_that_sider_lacks_is_not_said_to_be_missing_from_a_table(sample: Catalogue) -> None:
+    reader = Reader(sample.facts.vocabulary, subject=sample.subject)
+    problem = reader.read("Is cough a side effect of folic acid?").problem
+    assert problem.startswith("The sample has no drug called 'folic acid'.")
 
 
 def test_a_word_that_is_no_name_is_said_with_what_the_table_has() -> None:

@@ -223,7 +223,7 @@ def test_a_link_of_the_table_leads_to_the_answers_of_the_method(
     html = Advice([result]).table().html
     assert f'href="../answers.html#nb={CHAPTER}&amp;arm=llm&amp;model={MODEL}"' in html
     assert f'href="{CHAPTER}.html"' in html
-    assert "100 tokens a question, against none" in html
+    assert "100 tokens a question (the simple method: none)" in html
 
 
 def test_the_figures_show_each_difference_and_each_cost(

@@ -41,7 +41,7 @@ CHECKS: Final = {
     "A label inside a name is read as the answer": Check(
         audit_checks.labels_in_names, "question, predicted, and gold of a few labels"
     ),
-    "Answers break off at a place": Check(
+    "Answers are rarely right beyond a place in the prompt": Check(
         audit_checks.cut_off, f"measures: {PLACE} and accuracy, of {2 * ROWS_BESIDE_CUT} rows"
     ),
     "A gain depends on whether the source is indexed": Check(
@@ -51,7 +51,7 @@ CHECKS: Final = {
         audit_checks.floors, "predicted and gold of a few labels, or names in the question"
     ),
     "Questions repeat across splits or clusters": Check(audit_checks.duplicates, "question"),
-    "A gain is significant only without clusters": Check(
+    "A gain is significant only if clusters are ignored": Check(
         audit_checks.clusters_ignored, "cluster, with several questions; two arms"
     ),
     "A judge is not shown to beat chance": Check(

@@ -238,7 +238,7 @@ def corrected_text(corrections: Iterable[Correction]) -> str:
         still = f"still {verb}" if refutes else f"no longer {verb}"
         subject = _corrected_in_words(len(texts), n_intervals)
         sentences.append(f" After Bonferroni's correction, {subject} {still} the claim.")
-        sentences += [f" After the correction, {text}." for text in texts]
+        sentences += [f" After Bonferroni's correction, {text}." for text in texts]
     return "".join(sentences)
 
 

@@ -45,16 +45,11 @@ def comparison_sentence(
     first, second = (_value_with_unparsed(score, unit) for score in comparison.scores)
     test = comparison.test
     subject = f"{condition}, {measure}" if condition else sentence_case(measure)
-    names = [_quoted(arm) for arm in arms]
+    names = formats.quoted_names(arms)
     return (
         f"{subject} is {first} for {names[0]} and {second} for {names[1]}, a difference of "
         f"{formats.points(test)} points ({formats.p_words(comparison.p)}, n = {test.n:,})."
     )
-
-
-def _quoted(arm: str) -> str:
-    """Quote a name that holds an "and", which a sentence would read as its own."""
-    return f'"{arm}"' if " and " in arm else arm
 
 
 def _value(score: Score, unit: str) -> str:

@@ -92,6 +92,12 @@ def quoted(text: str) -> str:
     return f"\N{LEFT DOUBLE QUOTATION MARK}{text}\N{RIGHT DOUBLE QUOTATION MARK}"
 
 
+def quoted_names(names: Sequence[str]) -> list[str]:
+    """Quote all names if one holds an "and", which a sentence would read as its own."""
+    needs_quotes = any(" and " in name for name in names)
+    return [quoted(name) if needs_quotes else name for name in names]
+
+
 def listed(items: Sequence[str]) -> str:
     """`a, b and c`."""
     if len(items) < 2:

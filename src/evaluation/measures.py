@@ -22,7 +22,9 @@ LABELS = {
     "p yes": "probability of YES",
     "ndcg": "nDCG",
     "right": "accuracy",
-    "rescued": "share of first statements without a result that a later step resolved",
+    "rescued": (
+        "of the first statements that wrongly found nothing, the share that a later step resolved"
+    ),
     "first statement": "share of right first statements",
     "found nothing": "share of the wrong first statements that found nothing",
     "by query": "share of retrievals by a query",
@@ -31,7 +33,7 @@ LABELS = {
     "candidates outside": "candidates outside the patient or period",
     "cites": "share of answers that cite a passage",
     "cited passage holds right answer": "share of cited passages that contain the right answer",
-    "spelt": "share spelt correctly",
+    "spelt": "share of names spelt correctly",
     "faiss rank correlation": "rank correlation with FAISS",
 }
 """Measures whose name, even with blanks, does not tell a reader enough."""
@@ -39,8 +41,15 @@ WORDS = {
     "answer_found": "share of questions whose answer is found",
     "contradicts": "share of sentences that contradict the label",
     "exact": "share of exact sets",
+    "drug_f1": "F1 of the drugs",
+    "drug_overlap_f1": "F1 of the drug spans by overlap",
+    "taken_strength_f1": "F1 of the strengths of drugs taken",
+    "symptoms_precision": "precision of the symptoms",
+    "symptoms_recall": "recall of the symptoms",
+    "effectiveness_precision": "precision of the effectiveness",
+    "effectiveness_recall": "recall of the effectiveness",
 }
-"""Measures whose label is no noun, as a sentence needs it."""
+"""Measures whose label does not read well in a sentence."""
 STATISTICS = {"median": "median", "p5": "5th percentile", "p95": "95th percentile"}
 """Statistics of a measure, in words."""
 
@@ -132,4 +141,5 @@ def measure_of(measure: str, arm: str, subject: str = "") -> str:
         subject: What of the measure is meant, such as its interval: `the interval of`.
     """
     words = f"{subject} the {measure_words(measure)}".lstrip()
-    return f"for {arm}, {words}" if " share " in words else f"{words} of {arm}"
+    is_long = " share " in words or measure in WORDS
+    return f"for {arm}, {words}" if is_long else f"{words} of {arm}"

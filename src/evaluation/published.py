@@ -251,7 +251,7 @@ class Rule(Strict):
     )
     distinct: bool = Field(
         default=False,
-        description="it compares the parts of two models; one that served as both tests nothing",
+        description="it is about two different models; one that served as both tests nothing",
     )
     tie: str = Field(
         default="", description="a measure; arms that are handed the same test no retrieval"

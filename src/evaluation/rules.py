@@ -21,7 +21,14 @@ from evaluation import decisions, evidence, figures
 from evaluation.answers import COLUMNS, NotRunError
 from evaluation.decisions import Decision, Interval, Part
 from evaluation.interactions import interaction
-from evaluation.measures import measure_label, measure_of, measure_words, unit, with_article
+from evaluation.measures import (
+    WORDS,
+    measure_label,
+    measure_of,
+    measure_words,
+    unit,
+    with_article,
+)
 from evaluation.metrics import Score
 from evaluation.outcomes import PAIRING_COLUMNS, Comparison, Outcomes
 from evaluation.published import Basis, Claim, Rule, rows_in_words
@@ -394,7 +401,7 @@ def _refusal_by_system(rule: Rule, context: _Context) -> Decision | None:
     """Why a rule cannot be asked of the system that ran, if it cannot."""
     repeated = _served_twice(context.facts.get("served", ())) if rule.distinct else ""
     if repeated:
-        why = f"The claim compares two models, but here {repeated} served as both."
+        why = f"The claim is about two different models, but here {repeated} served as both."
         return Decision("not tested", why, reason="one model")
     if rule.here_only and context.question == "paper":
         return Decision("not tested", _replacement(rule), reason="another system")
@@ -780,7 +787,8 @@ def _score_in_words(rule: Rule, rows: Outcomes, group: str) -> str:
 def _label_of_score(rule: Rule, rows: Outcomes, group: str) -> str:
     """The measure, the arm and what its rows were restricted to: `Recall of Text RAG (plain)`."""
     measure = evidence.sentence_case(measure_words(rule.measure))
-    preposition = "for" if measure.startswith("Share ") else "of"
+    is_long = measure.startswith("Share ") or rule.measure in WORDS
+    preposition = "for" if is_long else "of"
     label = f"{measure} {preposition} {rows.label(rule.arm)}"
     conditions = [" or ".join(values) for values in rule.where.values()]
     if conditions:

@@ -70,7 +70,7 @@ REASONS: Final[Mapping[Reason, str]] = {
     "too few": "There are too few units for a conclusive test (increase the profile's sizes).",
     "no answers": "An arm of the claim has no answers here (the evidence says how to get them).",
     "judge at chance": "The judge cannot tell right from wrong answers (a larger model may).",
-    "one model": "The claim compares models, but only one answered (name a second model).",
+    "one model": "The claim is about several models, but only one ran (name a second model).",
     "printed only": "The rule reads only printed numbers or released files, and no rerun.",
     "undefined": (
         "The paper defines no measure for what it claims (only its authors can define one)."

@@ -37,8 +37,9 @@ class Reply:
         generated_tokens: Number of tokens of the reply, including those of a thought. None if the
             server does not count them.
         seconds: Seconds that the reply took, including the wait in the server's queue.
-        first_token: The likeliest first tokens with their log-probabilities. Empty after
-            a thought, because they then say nothing about the answer.
+        first_token: The likeliest first tokens with their log-probabilities. Empty if none
+            were asked for, and after a thought, because the first tokens then say nothing about the
+            answer.
         thought: What the model wrote before it answered. No parser reads it.
         thought_tokens: Number of tokens of the thought. None if the server does not count them.
         changes: How the request differed from the intended one, because the server refused

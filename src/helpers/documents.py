@@ -145,10 +145,10 @@ def read_folder(folder: Path, cache: Path | None = None) -> Folder:
 
 
 def describe(left_out: Mapping[str, str]) -> list[str]:
-    """Write one line for each reason, with the first names to which it applies.
+    """Write one line for each reason, with some of the files, folders or pages left out for it.
 
     Args:
-        left_out: The reason for each name, as in ``Folder``.
+        left_out: The reason for each file, folder or page, by its name, as in ``Folder``.
     """
     names_by_reason = defaultdict(list)
     for name, reason in left_out.items():

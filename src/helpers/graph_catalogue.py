@@ -55,7 +55,8 @@ class Catalogue(Connection):
     def kinds(self, what: Literal["labels", "relationshipTypes"]) -> list[str]:
         """List the labels of nodes or the types of relationships.
 
-        The list leaves out those of the project's own notes and of a user's own text.
+        The list leaves out those labels and types that the project uses for its own notes and for a
+        user's own text.
         """
         rows = self.read(f"CALL db.{what}()")
         names = {name for row in rows for name in row.values()}

@@ -173,8 +173,9 @@ class LLM:
             top_p: Probability mass of nucleus sampling.
             seed: Seed of the sampling.
             stop: Strings that end a reply.
-            logprobs: Whether replies contain the likeliest first tokens (chat messages
-                only).
+            logprobs: Whether each reply to chat messages contains, in `first_token`, the
+                likeliest first tokens with their log-probabilities. `first_token` stays empty for
+                plain text, after a thought, and if the server gives no log-probabilities.
             overflow: Whether a prompt that does not fit the context raises an error or is
                 recorded with the status "overflow".
             extra: Further fields of the request.

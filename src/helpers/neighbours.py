@@ -62,8 +62,8 @@ class Result:
     Attributes:
         ids: Ids of the texts found, best first, or other numbers that the search returns.
         scores: The score of each text, rounded to millionths. May be empty.
-        seconds: Seconds that the search took when it was made. Where the function that searches
-            gives none, they include the building of an index.
+        seconds: Seconds that the search took when it was made. If the search function does not
+            time itself, the seconds include the building of an index.
     """
 
     ids: Integers

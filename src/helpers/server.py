@@ -45,7 +45,7 @@ class Patience:
     Attributes:
         reply: Longest wait for a whole reply, including the wait in the server's queue.
         repeat: Longest time for which the client repeats a request to a server that fails or
-            cannot be reached. This is longer than an embedded server needs for a restart.
+            cannot be reached. The default is longer than an embedded server needs for a restart.
     """
 
     reply: float = 600.0

@@ -393,7 +393,7 @@ class Remembering(Encoder):
 
 
 def encoder(name: str = DEFAULT_ENCODER) -> Encoder:
-    """Load an encoder. A process keeps the two that it used last.
+    """Load an encoder. A process keeps the two encoders that it used last.
 
     Args:
         name: `DEFAULT_ENCODER`, or the name of a sentence-transformers model.

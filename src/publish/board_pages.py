@@ -194,7 +194,7 @@ class BoardPages(RunPages):
                 texts.append(f"{question.title} {subject}: {words}")
             panels[question.title] = (counts, labels)
         caption = (
-            f"The {len(self._stated)} claims of the papers by their answers to two questions. "
+            f"The {len(self._stated)} claims of the papers, by the answers to two questions. "
             "Where authors released their answers, these answers decide the first question. The "
             f"second question is about the models that ran here{self._models_here()}, so its "
             "answer is not a verdict on a paper."
@@ -259,10 +259,23 @@ def _reruns_in_words(reruns: Sequence[Measured]) -> str:
     forced, it_tests = ("one matches", "the match tests")
     if n_forced > 1:
         forced, it_tests = (f"{n_forced} match", "these matches test")
-    words = f"{words} Of these, {forced} by construction, so {it_tests} nothing."
+    words = f"{words} Of the rerun numbers, {forced} by construction, so {it_tests} nothing."
     if set(free) == {"another model"}:
-        return f"{words} The other {_count_reruns(free)}."
+        return f"{words} {_others_by_another_model(len(free))}"
     return f"{words} Of the other {len(free)}, {_count_reruns(free)}." if free else words
+
+
+def _others_by_another_model(count: int) -> str:
+    """Say why the reruns that do not match by construction are not compared."""
+    if count == 1:
+        return (
+            "The other rerun number comes from a model other than the paper's, so we do not "
+            "compare this number."
+        )
+    return (
+        f"The other {count} rerun numbers come from models other than the papers', so we do not "
+        "compare these numbers."
+    )
 
 
 def _count_reruns(verdicts: list[str]) -> str:

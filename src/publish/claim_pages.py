@@ -32,12 +32,14 @@ class Question:
         title: The question, for a reader.
         words: Its answers, in the order of tables and pictures.
         anchor: Beginning of the ids of its lists.
+        counted: What a count of one of its answers counts, for a reader.
     """
 
     column: str
     title: str
     words: tuple[str, ...]
     anchor: str
+    counted: str
 
     def anchor_of(self, word: str, paper: str = "") -> str:
         """The id of the list of the claims with an answer, of one paper or of all."""
@@ -64,12 +66,14 @@ PAPER: Final = Question(
     "Does it hold for the paper's system?",
     ("agrees", "differs", "inconclusive", "cannot be tested", "not tested"),
     "verdict",
+    "claim",
 )
 HERE: Final = Question(
     "here_answer",
     "Does it hold here, with the models that ran?",
     get_args(HereAnswer),
     "here",
+    "answer",
 )
 QUESTIONS: Final = (PAPER, HERE)
 _ONE_OR_MANY: Final[Mapping[str, tuple[str, str]]] = {
@@ -78,8 +82,8 @@ _ONE_OR_MANY: Final[Mapping[str, tuple[str, str]]] = {
     "inconclusive": ("is inconclusive", "are inconclusive"),
     "cannot be tested": ("cannot be tested", "cannot be tested"),
     "not tested": ("was not tested", "were not tested"),
-    "with the claim": ("answer is with the claim", "answers are with the claim"),
-    "against it": ("answer is against it", "answers are against it"),
+    "with the claim": ("is with the claim", "are with the claim"),
+    "against it": ("is against the claim", "are against the claim"),
     "not run": ("claim has no answer", "claims have no answer"),
 }
 """What is said of one claim, and of several, by the answer."""
@@ -87,6 +91,8 @@ _ONE_OR_MANY: Final[Mapping[str, tuple[str, str]]] = {
 
 def balance(claims: pd.DataFrame) -> str:
     """Say how many claims have each answer to both questions; no count is zero.
+
+    The first count of a question names what is counted.
 
     Verdicts that only printed numbers decide are counted apart.
     """
@@ -96,6 +102,8 @@ def balance(claims: pd.DataFrame) -> str:
         for word, count in zip(question.words, question.counts(claims), strict=True):
             if count:
                 words = _ONE_OR_MANY[word][count > 1]
+                if not counts and word != "not run":
+                    words = f"{question.counted}{'s' * (count > 1)} {words}"
                 counts.append(f"{count} {words}{_by_print(question, claims, word)}")
         texts.append(f"{question.title} {figures.listed(counts)}.")
     subject = f"each of {len(claims)} claims" if len(claims) > 1 else "one claim"
@@ -129,7 +137,7 @@ def counts_table(claims: pd.DataFrame, subjects: Mapping[str, str]) -> str:
         rows.append(cells)
     rows.append({"Paper": f"all ({len(claims)})", **_linked_counts(claims, "")})
     caption = (
-        "Number of claims by their answers to both questions. The first five columns of counts "
+        "Number of claims by the answers to both questions. The first five columns of counts "
         "answer whether a claim holds for the paper's system. The last four columns answer whether "
         "it holds here. A count opens its list"
     )

@@ -133,8 +133,8 @@ class Pages(PaperPages):
             rows.append(row)
         return table(
             rows,
-            f"For each of {len(rows)} experiments: how many rescored and how many rerun numbers "
-            "match (within their tolerance), and how many claims hold for the paper's system",
+            "Number of rescored and of rerun numbers that match (within their tolerance), and of "
+            f"claims that hold for the paper's system, in each of {len(rows)} experiments",
         )
 
     def _share(self, notebook: str, kind: Kind) -> Markup:

@@ -5,7 +5,7 @@ intervals come from the runs that the book shows.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ import pandas as pd
 from evaluation import evidence, figures
 from evaluation.figures import standalone_svg
 from evaluation.markup import Markup, escape, fine_print
-from evaluation.published import Kind, published
+from evaluation.published import Kind, published, rows_in_words
 from evaluation.verdicts import here_word, verdict_with_reason
 from evaluation.vocabulary import ANSWERED_HERE, REASONS, TESTED
 from publish import claim_pages, pieces
@@ -402,15 +402,26 @@ def _estimate_in_words(estimate: Mapping[str, Any], models: str = "") -> str:
     difference = _difference(estimate)
     if not estimate["arms"]:
         return f"{estimate['label']}: {difference}, {n}"
-    measure = _measure_in_words(_measure_of(estimate, models))
+    measure = _measure_in_words(_measure_of(estimate, models), estimate.get("where") or {})
     arms = [f"{figures.number(arm['value'], unit)} for {arm['label']}" for arm in estimate["arms"]]
     return f"{measure} is {' and '.join(arms)}, a difference of {difference} ({n})."
 
 
-def _measure_in_words(measure: str) -> str:
-    """Return a measure as a sentence begins, its data set or model in front: `For GIT, recall`."""
+def _measure_in_words(measure: str, where: Mapping[str, Sequence[str]]) -> str:
+    """Return a measure as a sentence begins, its data set and rows in front: `For GIT, recall`.
+
+    Args:
+        measure: It may end with conditions, as in `F1 (kind: two hops)`.
+        where: Values of each stratum; those of the conditions stand in words.
+    """
     data_set = _DATA_SET.fullmatch(measure)
-    words = f"for {data_set['name']}, {data_set['measure']}" if data_set else measure
+    words = data_set["measure"] if data_set else measure
+    for name, values in where.items():
+        condition = f" ({name}: {', '.join(values)})"
+        if words.endswith(condition):
+            words = f"{rows_in_words({name: values})}, {words.removesuffix(condition)}"
+    if data_set:
+        words = f"for {data_set['name']}, {words}"
     words = re.sub(r"(?<!the )\bshare ", "the share ", words)
     return evidence.sentence_case(words)
 

@@ -28,7 +28,7 @@ def run_line(record: Record) -> str:
     """
     machine = record.provenance
     commit = f"commit {machine.commit[:10]}" if machine.commit else "code outside version control"
-    commit += " with changes" if machine.dirty else ""
+    commit += " with uncommitted changes" if machine.dirty else ""
     date = f"{record.created:%d %B %Y}".lstrip("0")
     used = figures.listed([f"the profile {record.profile}", commit, *answering(record)])
     which_run = f"The run of {date} used {used}. The run took {_time_taken(record)}"

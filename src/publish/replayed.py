@@ -16,6 +16,18 @@ SEARCHES: Final = "searches by meaning"
 
 
 @dataclass(frozen=True)
+class Noun:
+    """What the store keeps, in the singular and the plural."""
+
+    singular: str
+    plural: str
+
+
+REPLIES: Final = Noun("reply", "replies")
+RESULTS: Final = Noun("result", "results")
+
+
+@dataclass(frozen=True)
 class Replayed:
     """Counts of requests or of searches.
 
@@ -115,20 +127,20 @@ def _repeated_sentences(replies: Replayed, searches: Replayed) -> list[str]:
         return ["No stored result was repeated."]
     sentences = []
     if replies.stored:
-        sentences.append(_outcome_sentence("re-asked", "questions", "replies", replies))
+        sentences.append(_outcome_sentence("re-asked", "questions", REPLIES, replies))
     if searches.stored:
-        sentences.append(_outcome_sentence("repeated", "searches", "results", searches))
+        sentences.append(_outcome_sentence("repeated", "searches", RESULTS, searches))
     return sentences
 
 
-def _outcome_sentence(verb: str, nouns: str, results: str, counts: Replayed) -> str:
+def _outcome_sentence(verb: str, nouns: str, results: Noun, counts: Replayed) -> str:
     """Say how many stored results were made again, and how many of them matched."""
     if counts.repeated == 1:
         outcome = "matched" if counts.same else "did not match"
-        return f"We {verb} one of the stored {nouns}; it {outcome}."
+        return f"We {verb} one of the stored {nouns}; the {results.singular} {outcome}."
     if not counts.repeated:
         return f"We {verb} no stored {nouns}."
-    matched = f"{counts.matched()} {results} matched"
+    matched = f"{counts.matched()} {results.plural} matched"
     if counts.same == 1:
-        matched = "one of them matched"
+        matched = f"one {results.singular} matched"
     return f"We {verb} {counts.repeated:,} stored {nouns}; {matched}."

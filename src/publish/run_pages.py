@@ -459,7 +459,7 @@ def _replayed_columns(replies: Replayed, searches: Replayed) -> dict[str, str]:
         columns[name] = f"{counts.total:,}" if is_any else ""
         columns[f"{name} stored"] = f"{counts.stored:,}" if is_any else ""
         equal = f"{counts.same:,} of {counts.repeated:,}" if counts.repeated else ""
-        columns[f"{name} equal when made again"] = equal
+        columns[f"Repeated {name.lower()} that matched"] = equal
     return columns
 
 
@@ -470,7 +470,7 @@ def _run_columns(record: Record | None) -> dict[str, str]:
     machine = record.provenance
     commit = "unknown"
     if machine.commit:
-        commit = f"{machine.commit[:10]}{' with changes' * bool(machine.dirty)}"
+        commit = f"{machine.commit[:10]}{' with uncommitted changes' * bool(machine.dirty)}"
     return {
         "Profile": record.profile,
         "Data": "SAMPLE" if record.sample else kind_of_data(record),

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from evaluation import book_links, evidence, formats
 from evaluation.markup import Markup
-from evaluation.measures import measure_label
+from evaluation.measures import measure_words
 from publish import viewer
 
 DIFFERENT: Final = "disagree"
@@ -72,13 +72,14 @@ class Selected:
 
         Their number need not be that of the claim, which may rest on several such comparisons.
         """
-        arms = [labels[arm] for arm in (selection.arm, selection.against) if arm]
+        labelled = [labels[arm] for arm in (selection.arm, selection.against) if arm]
+        arms = formats.quoted_names(labelled)
         if selection.show == DIFFERENT:
             words = f"see where {formats.listed(arms) or 'the answers'} differ"
         else:
             kind = "wrong answers" if selection.show == WRONG else "answers"
             words = f"see the {kind}{' of ' if arms else ''}{formats.listed(arms)}"
-        measure = [measure_label(selection.measure)] if selection.measure else []
+        measure = [measure_words(selection.measure)] if selection.measure else []
         limits = "; ".join([*_rows_in_words(selection.rows), *measure])
         return f"{words}{f' ({limits})' if limits else ''}{self._withheld()}"
 
@@ -291,7 +292,10 @@ def _rows_in_words(text: str) -> list[str]:
     """Return the conditions for a reader: of the task its value alone, of an empty one nothing."""
     words = []
     for name, values in conditions_of(text).items():
-        named = " or ".join(value.replace("_", " ") for value in values)
+        readable = [value.replace("_", " ") for value in values]
+        if len(readable) > 1:
+            readable = [formats.quoted(value) for value in readable]
+        named = " or ".join(readable)
         if any(values):
             words.append(named if name == "task" else f"{name}: {named}")
     return words

@@ -80,7 +80,7 @@ class Pair:
             "Best with a language model": _method_cell(self.result, self.other),
             "Difference in points": sortable(self.test.difference, figures.points(self.test)),
             "p (Holm)": figures.p_text(self.comparison.p),
-            "Cost of the second": _compare_costs(self.simple, self.other),
+            "Cost of the method with a language model": _compare_costs(self.simple, self.other),
         }
 
 
@@ -401,10 +401,10 @@ def _compare_costs(simple: Method, other: Method) -> str:
     """Say what the other method costs more than the simple one."""
     text = "tokens not stored"
     if other.tokens is not None:
-        text = f"{other.tokens:,.0f} tokens a question, against none"
+        text = f"{other.tokens:,.0f} tokens a question (the simple method: none)"
     if simple.seconds and other.seconds:
         ratio = float(f"{other.seconds / simple.seconds:.2g}")
-        text += f"; {ratio:,.6g} times the seconds"
+        text += f"; {ratio:,.6g} times the seconds of the simple method"
     return text
 
 

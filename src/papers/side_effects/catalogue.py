@@ -19,6 +19,8 @@ FIRST_LINE = 1
 FIRST_ROW = 2
 """Number of the first row of a table; row 1 has the names of its columns."""
 NO_FREQUENCY = "No frequency is stated."
+SIDER_SUBJECT = "The paper's selection from SIDER 4.1"
+"""The catalogue has the drugs of the benchmark only, and SIDER has more."""
 
 
 class Frequency(NamedTuple):
@@ -62,6 +64,7 @@ class Catalogue:
         no_frequency: What an answer says of a pair without a frequency.
         note_on_unread: Columns of an own table that were not read, and how they are; empty if all
             were.
+        subject: What the first words of a sentence about it call it.
     """
 
     name: str
@@ -74,6 +77,7 @@ class Catalogue:
     citations: tuple[str, ...] = ()
     no_frequency: str = NO_FREQUENCY
     note_on_unread: str = ""
+    subject: str = "The table"
 
     def source(self, drug: str, effect: str) -> str:
         """Return where the listing of a pair is written."""
@@ -119,7 +123,15 @@ def read_sider(data: str = "auto") -> Catalogue:
     }
     if knowledge_file.sample:
         note = "SAMPLE: the bundled sample answers, not SIDER. It is not for medical use."
-        return Catalogue("the sample", knowledge_file.sha256, facts, {}, sources, notes=(note,))
+        return Catalogue(
+            "the sample",
+            knowledge_file.sha256,
+            facts,
+            {},
+            sources,
+            notes=(note,),
+            subject="The sample",
+        )
     paths = {file.name: file.path for file in files}
     frequencies = read_frequencies(paths[FURTHER["names"]], paths[FURTHER["frequency"]])
     return Catalogue(
@@ -133,6 +145,7 @@ def read_sider(data: str = "auto") -> Catalogue:
             f"{knowledge_file.path.name} (Nygren et al. 2025)",
             f"Frequencies: SIDER 4.1, {paths[FURTHER['frequency']].name}",
         ),
+        subject=SIDER_SUBJECT,
     )
 
 

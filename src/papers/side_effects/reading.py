@@ -266,11 +266,13 @@ class Reader:
         vocabulary: The names.
         llm: Chooses the form of a question that the rules do not understand, if there is a model.
         may_have_lists: Whether a name may be a list of several, as in a table of one's own.
+        subject: What the first words of a sentence about the catalogue call it.
     """
 
     vocabulary: Vocabulary
     llm: LLM | None = None
     may_have_lists: bool = False
+    subject: str = "The table"
 
     @cached_property
     def synonyms(self) -> Dictionary:
@@ -374,8 +376,8 @@ class Reader:
     def _problem(self, corrected: Corrected) -> str:
         """Say which words were not understood, and what may be done about each.
 
-        A word may be a part of a list that was read as one name, a drug that the table does not
-        have, or neither.
+        A word may be a part of a list that was read as one name, a drug that the catalogue does
+        not have, or neither.
         """
         if not corrected.unknown:
             return NOT_UNDERSTOOD
@@ -384,7 +386,7 @@ class Reader:
         in_lists = " ".join(part.text for part in parts).split()
         not_in_lists = [word for word in corrected.unknown if word not in in_lists]
         drugs = self._absent_drugs(corrected.text, not_in_lists)
-        sentences += [f"The table has no drug called {drug!r}." for drug in drugs]
+        sentences += [f"{self.subject} has no drug called {drug!r}." for drug in drugs]
         in_drugs = " ".join(drugs).split()
         unknown = [word for word in not_in_lists if word not in in_drugs]
         if unknown:
@@ -397,7 +399,8 @@ class Reader:
         roles = [ROLE_WORDS[role] for role, names in self.vocabulary.names.items() if names]
         quoted = " or ".join(map(repr, words))
         known = "this word" if len(words) == 1 else "these words"
-        return f"The table has no {' or '.join(roles)} called {quoted}, and no rule knows {known}."
+        lacking = f"{self.subject} has no {' or '.join(roles)} called {quoted}"
+        return f"{lacking}, and no rule knows {known}."
 
     def _suggestions(self, words: Iterable[str]) -> list[str]:
         """Ask whether the nearest names are meant."""

@@ -86,7 +86,12 @@ class SideEffects:
             citations=self.catalogue.citations,
             statement=self._statement(reading.form),
             parameters=reading.parameters,
-            notes=(*self.catalogue.notes, *_reading_notes(reading), *result.notes, self._listing()),
+            notes=(
+                *self.catalogue.notes,
+                *_reading_notes(reading, self.catalogue.subject),
+                *result.notes,
+                self._listing(),
+            ),
             details=details,
         )
 
@@ -100,7 +105,7 @@ class SideEffects:
         return own_labels(statement) if self.catalogue.is_own else statement
 
     def _ask_back(self, question: str, reading: Reading) -> SystemAnswer:
-        notes = [*self.catalogue.notes, *_reading_notes(reading)]
+        notes = [*self.catalogue.notes, *_reading_notes(reading, self.catalogue.subject)]
         if self.catalogue.note_on_unread:
             notes.append(self.catalogue.note_on_unread)
         if self.reader.llm is None:
@@ -112,7 +117,7 @@ class SideEffects:
         return SystemAnswer(question, text, answered=False, notes=tuple(notes))
 
 
-def _reading_notes(reading: Reading) -> list[str]:
+def _reading_notes(reading: Reading, subject: str) -> list[str]:
     """Say how a question was read: corrected names, and what it was taken to ask."""
     notes = [f"{name.written!r} was read as {name.name!r}." for name in reading.names]
     if reading.form is not None:
@@ -122,7 +127,7 @@ def _reading_notes(reading: Reading) -> list[str]:
     elif reading.form is not None:
         notes.append(RULES_READ)
     for name in reading.absent:
-        notes.append(f"The table has no drug called {name!r}, which this answer leaves out.")
+        notes.append(f"{subject} has no drug called {name!r}, which this answer leaves out.")
     for name in reading.unused:
         notes.append(f"The question also names {name!r}, which this answer does not use.")
     return notes
@@ -163,7 +168,12 @@ def open_system(
         stack.enter_context(graph)
         load_catalogue(graph, catalogue)
         llm = find_llm(start=start_llm)
-        reader = Reader(catalogue.facts.vocabulary, llm, may_have_lists=catalogue.is_own)
+        reader = Reader(
+            catalogue.facts.vocabulary,
+            llm,
+            may_have_lists=catalogue.is_own,
+            subject=catalogue.subject,
+        )
         yield SideEffects(catalogue, graph, reader)
 
 
