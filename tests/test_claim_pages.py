@@ -87,6 +87,12 @@ def test_verdicts_by_printed_numbers_are_counted_apart(claims: pd.DataFrame) -> 
     assert "2 claims agree (1 by printed numbers alone)" in claim_pages.balance(released)
 
 
+def test_the_books_own_claims_are_about_no_papers_system(claims: pd.DataFrame) -> None:
+    text = claim_pages.balance(claims.assign(paper="across_papers"))
+    assert "the paper's system" not in text
+    assert text.startswith("We asked one question about each of 5 claims. Does it hold here")
+
+
 def test_each_count_leads_to_the_list_of_so_many_claims(claims: pd.DataFrame) -> None:
     table = claim_pages.counts_table(claims, SUBJECTS)
     lists = claim_pages.lists(claims, SUBJECTS)

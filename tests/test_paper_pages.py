@@ -2,9 +2,11 @@
 
 import pytest
 
+from evaluation import records
 from evaluation.published import papers, published
 from publish import diagrams, headlines, paper_pages, pieces
 from publish.book import BOOK
+from resources.settings import RESULTS
 
 HEADLINES = headlines.read_headlines()
 
@@ -29,6 +31,15 @@ def test_each_headline_is_a_claim_of_its_paper_with_a_printed_number(paper: str)
             compared = [pieces.number_of(name) for name in (headline.number, headline.against)]
             assert compared[0].unit == compared[1].unit, "two measures are not compared"
             assert compared[0].printed != compared[1].printed
+
+
+def test_the_row_of_qa_rag_says_where_its_lead_is_undecided() -> None:
+    first = HEADLINES["qa_rag"].headlines[0]
+    assert first.words.endswith("(undecided where both search the same documents).")
+    record = records.load(RESULTS / "laptop" / "17_qarag_answers.json")
+    same_documents = f"{first.claim}_same_documents"
+    verdicts = {found.verdict for found in record.claims if found.id == same_documents}
+    assert verdicts == {"inconclusive"}
 
 
 @pytest.mark.parametrize("paper", HEADLINES)

@@ -92,12 +92,13 @@ _ONE_OR_MANY: Final[Mapping[str, tuple[str, str]]] = {
 def balance(claims: pd.DataFrame) -> str:
     """Say how many claims have each answer to both questions; no count is zero.
 
-    The first count of a question names what is counted.
-
-    Verdicts that only printed numbers decide are counted apart.
+    The first count of a question names what is counted. Verdicts that only printed numbers decide
+    are counted apart. The book's own claims are about no paper's system.
     """
+    is_own = (claims["paper"] == pieces.ACROSS).all()
+    questions = (HERE,) if is_own else QUESTIONS
     texts = []
-    for question in QUESTIONS:
+    for question in questions:
         counts = []
         for word, count in zip(question.words, question.counts(claims), strict=True):
             if count:
@@ -107,7 +108,8 @@ def balance(claims: pd.DataFrame) -> str:
                 counts.append(f"{count} {words}{_by_print(question, claims, word)}")
         texts.append(f"{question.title} {figures.listed(counts)}.")
     subject = f"each of {len(claims)} claims" if len(claims) > 1 else "one claim"
-    return f"We asked two questions about {subject}. {' '.join(texts)}"
+    asked = "one question" if is_own else "two questions"
+    return f"We asked {asked} about {subject}. {' '.join(texts)}"
 
 
 def _by_print(question: Question, claims: pd.DataFrame, word: str) -> str:
