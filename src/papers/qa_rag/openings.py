@@ -44,7 +44,7 @@ def retrieval(outcomes: Outcomes) -> str:
     findings = [
         "**In the authors' passages, the search by a generated answer finds the FDA's answer to "
         f"{figures.number(by_answer.value)} of {n_questions} questions, {compared} the search by "
-        f"the question ({figures.number(by_question.value)}).**"
+        f"question, with {figures.number(by_question.value)}.**"
     ]
     gains = _gains_by_own_document(released)
     details = []
