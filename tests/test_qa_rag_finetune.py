@@ -189,8 +189,8 @@ def test_the_table_of_splits_counts_what_is_asked(sample: data.Data) -> None:
     splits = tuning.splits(sample, 1)
     test_questions = {"rows": splits["rows"]["test"], "documents": splits["documents"]["test"][:2]}
     table = tuning.splits_table(splits, test_questions)
-    assert table.asked.tolist() == [len(sample.test), 2]
-    assert table["documents of these"].iloc[1] == len(
+    assert table["test questions asked"].tolist() == [len(sample.test), 2]
+    assert table["documents of the questions asked"].iloc[1] == len(
         {q.source for q in test_questions["documents"]}
     )
     share_trained_on = dict(
@@ -223,7 +223,7 @@ def test_the_opening_says_which_way_it_went() -> None:
         opening = openings.finetuning(out, logs, "a model")
         assert opening.startswith(begins)
         assert "from 4 of these documents" in opening
-        assert "documents are too few for a test" in opening
+        assert "over so few documents cannot be significant" in opening
         check_first_paragraph(opening)
 
 

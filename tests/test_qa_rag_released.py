@@ -215,7 +215,7 @@ def test_the_methods_are_told_with_what_they_kept_of_the_own_document(sample: da
         "yes",
         "yes",
     ]
-    found_in_words = dict(zip(table["method"], table["found among the six"], strict=True))
+    found_in_words = dict(zip(table["method"], table["found among the six passages"], strict=True))
     assert found_in_words["HyDE"] == "contexts missing"
     assert found_in_words["QA-RAG"] == "none recognised"
 
@@ -239,7 +239,8 @@ def test_only_questions_whose_own_document_is_recognised_can_have_kept_it(
     )
     table = released.own_document_table(changed_sample, published("qa_rag"))
     assert (
-        dict(zip(table["method"], table["found among the six"], strict=True))["QA-RAG"] == "1 of 2"
+        dict(zip(table["method"], table["found among the six passages"], strict=True))["QA-RAG"]
+        == "1 of 2"
     )
 
 
@@ -291,13 +292,13 @@ def test_a_merge_that_reads_no_relevance_keeps_the_track_that_it_lists_first(
     assert key("Relevance with the question: 7.5/10") == 7.5
     assert key("Relevance with the question: 7.5") == key("Relevance with the question: -1.2") == 0
     table = released.merged(sample, Code(path)).set_index("six passages by")
-    assert table["relevances that it reads"].iloc[0].startswith("0 of ")
+    assert table["relevance scores that the merge reads"].iloc[0].startswith("0 of ")
     first = sum(
         len({(c.document, c.text) for c in six}) for six in contexts(sample, "hypothetical_12")
     )
-    of_answer = table[["in both tracks", "in the hypothetical answer's alone"]].sum(axis=1)
+    of_answer = table[["in both tracks", "in the hypothetical answer's track alone"]].sum(axis=1)
     assert of_answer["the released merge"] == first
-    assert table["in the question's alone"]["a merge by relevance"] > 0
+    assert table["in the question's track alone"]["a merge by relevance"] > 0
     path.write_text(RELEASED_MERGE.replace("/10", ""))
     assert list(released.merged(sample, Code(path)).iloc[0, 2:]) == list(
         table.loc["a merge by relevance"].iloc[1:]
@@ -711,8 +712,9 @@ def test_the_opening_has_the_released_leads_first_and_the_rest_below() -> None:
     f1 = {"qa_rag": 0.6, "question": 0.5, "hypothetical": 0.6, "hyde": 0.6, "multiquery": 0.6}
     opening = openings.answers(answered(0.5, **f1), "a model", "an encoder")
     first, below = opening.split("\n\n")
-    assert first.startswith("**The paper prints leads of QA-RAG's answers over four other methods")
-    assert "only one of them is significant" in first
+    assert first.startswith("**In the paper, QA-RAG's answers score higher")
+    assert "those of four other methods" in first
+    assert "only one lead is significant" in first
     assert "scored by another encoder" in first
     assert "significantly more precise than those of the search by the question" in first
     assert "[" in first

@@ -156,7 +156,7 @@ def test_an_answer_cites_file_and_page(documents: Path) -> None:
     assert citation.startswith("[1] guide.pdf, page ")
     assert citation in str(answer)
     assert citation in answer._repr_html_()
-    assert any("word by word" in note for note in answer.notes)
+    assert any("word for word" in note for note in answer.notes)
 
 
 def test_the_text_box_answers_when_asked(

@@ -1,4 +1,4 @@
-"""QA-RAG's lead over the other methods: as a picture, and by what became of the own document."""
+"""QA-RAG's lead over the other methods: drawn, and by the fate of a question's own document."""
 
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -228,7 +228,7 @@ def own_document_interaction(
     """How much larger a gain is where a question's own document is removed.
 
     Args:
-        contexts: Rows of contexts, with the stratum of the own document.
+        contexts: Rows of contexts, with the stratum of the question's own document.
         first: The method with the gain.
         second: The method that loses the document.
         measure: What is gained, by default the judge's context precision.
@@ -247,10 +247,10 @@ def _has_both_groups(contexts: Outcomes, arms: set[str], measure: str) -> bool:
 def gains_by_own_document(
     contexts: Outcomes, pairs: Sequence[tuple[str, str]], measures: Sequence[str] = ("precision",)
 ) -> pd.DataFrame:
-    """Tabulate gains where the own document is removed, and elsewhere.
+    """Tabulate gains where a question's own document is removed, and elsewhere.
 
     Args:
-        contexts: Rows of contexts, with the stratum of the own document.
+        contexts: Rows of contexts, with the stratum of the question's own document.
         pairs: The method with the gain, and the one that loses the document.
         measures: What is gained, by default the judge's context precision; a column names it if
             there are several.

@@ -325,8 +325,10 @@ def splits_table(
             "test pairs": len(test),
             "test questions whose document is in the training set": _share(is_known, test),
             "test questions seen in the training set": _share(is_repeated, test),
-            "asked": len(questions[name]),
-            "documents of these": len({question.source for question in questions[name]}),
+            "test questions asked": len(questions[name]),
+            "documents of the questions asked": len(
+                {question.source for question in questions[name]}
+            ),
         }
         rows.append(row)
     return pd.DataFrame(rows)

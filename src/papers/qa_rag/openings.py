@@ -43,8 +43,8 @@ def retrieval(outcomes: Outcomes) -> str:
     compared = how.get(_verdict(answer_against_question), "not significantly more than")
     findings = [
         "**In the authors' passages, the search by a generated answer finds the FDA's answer to "
-        f"{figures.number(by_answer.value)} of {n_questions} questions, {compared} the "
-        f"{figures.number(by_question.value)} by the question.**"
+        f"{figures.number(by_answer.value)} of {n_questions} questions, {compared} the search by "
+        f"question, with {figures.number(by_question.value)}.**"
     ]
     gains = _gains_by_own_document(released)
     details = []
@@ -78,16 +78,17 @@ def _lead_by_own_document(released: Outcomes, gains: Mapping[str, Comparison]) -
     is_larger = larger.difference > 0 and larger.p < metrics.ALPHA
     negation = "" if is_larger else "not "
     return (
-        f"This lead is {negation}significantly larger where their code removed the answer's "
-        "document from the search by question. On the other questions, the lead is "
+        f"This lead is {negation}significantly larger where the authors' code removed the "
+        "question's own document from this search. On other questions, the lead is "
         f"{_significant(gains[UNRECOGNISED])}."
     )
 
 
 def _gains_in_words(gains: Mapping[str, Comparison]) -> list[str]:
     return [
-        "For some questions, the authors' code removed the document with the answer from the "
-        "search by question. On these questions, the share of answers found by the generated "
+        "A question's own document is the document from which the question was taken, and it "
+        "contains the answer. For some questions, the authors' code removed this document from "
+        "the search by question. On these questions, the share of answers found by the generated "
         f"answer minus the share found by the question is {_change(gains[REMOVED])}.",
         f"On the other questions, the difference is {_change(gains[UNRECOGNISED])}.",
     ]
@@ -189,8 +190,8 @@ def _released_leads(written: Outcomes, contexts: Outcomes, encoder: str) -> list
     """Say how many leads of the answers are significant, and whether that of the contexts is."""
     family = qa_rag_against(OTHERS, written, "f1")
     n_sure = sum(_verdict(comparison) == "agrees" for comparison in family)
-    n_words = {0: "none of them is", 1: "only one of them is", len(family): "all of them are"}
-    sure = n_words.get(n_sure, f"only {figures.in_words(n_sure)} of them are")
+    n_words = {0: "no lead is", 1: "only one lead is", len(family): "all leads are"}
+    sure = n_words.get(n_sure, f"only {figures.in_words(n_sure)} leads are")
     scored = "" if encoder == PAPER_ENCODER else ", scored by another encoder"
     of_contexts = qa_rag_against(OTHERS, contexts, "precision")
     lead = _of_pair(of_contexts, "qa_rag", "question")
@@ -199,7 +200,7 @@ def _released_leads(written: Outcomes, contexts: Outcomes, encoder: str) -> list
     same_documents = contexts.where(**{OWN: UNRECOGNISED})
     elsewhere = _compare(same_documents, "qa_rag", "question", "precision")
     return [
-        "**The paper prints leads of QA-RAG's answers over "
+        "**In the paper, QA-RAG's answers score higher than those of "
         f"{figures.in_words(len(family))} other methods. On the released answers{scored}, {sure} "
         f"significant after correction for {figures.in_words(len(family))} tests.**",
         f"QA-RAG's contexts are {compared} than those of the search by the question, with a lead "
@@ -210,7 +211,7 @@ def _released_leads(written: Outcomes, contexts: Outcomes, encoder: str) -> list
 
 
 def _tests_of_released_leads(written: Outcomes, contexts: Outcomes, encoder: str) -> list[str]:
-    """The p of the leads, and how the lead of the contexts depends on the own document."""
+    """The p of the leads, and how the lead of the contexts depends on a question's own document."""
     family = qa_rag_against(OTHERS, written, "f1")
     of_contexts = qa_rag_against(OTHERS, contexts, "precision")
     lead = _of_pair(of_contexts, "qa_rag", "question")
@@ -223,7 +224,7 @@ def _tests_of_released_leads(written: Outcomes, contexts: Outcomes, encoder: str
         "Over all questions, QA-RAG's lead in context precision over Only question (the search by "
         f"the question) has {figures.p_words(lead.p)}{adjusted}.",
         "For some questions, the authors' code recognises the document from which the question "
-        "was taken, and removes it from the search by question.",
+        "was taken, and removes this document from the search by question.",
         "The lead on these questions minus the lead on the other questions is "
         f"{_change_of(larger)}.",
     ]
@@ -275,7 +276,7 @@ def finetuning(outcomes: Outcomes, logs: Mapping[str, TrainingLog], base: str) -
         f"{figures.points(documents.test)} points.",
     ]
     if 2.0 ** (1 - n_documents) >= metrics.ALPHA:
-        details.append("These documents are too few for a test.")
+        details.append("A test over so few documents cannot be significant.")
     else:
         details.append(f"This change has {figures.p_words(documents.p)}.")
     return _paragraphs(findings, details)

@@ -395,7 +395,7 @@ def own_document_table(data: Data, printed: Published) -> pd.DataFrame:
             "method": label,
             "printed precision": number.printed,
             OWN_DOCUMENT_REMOVED: _removed_in_words(arm),
-            "found among the six": _found_in_words(data, own, arm),
+            "found among the six passages": _found_in_words(data, own, arm),
         }
         rows.append(row)
     return pd.DataFrame(rows).sort_values("printed precision", ascending=False, kind="stable")
@@ -507,9 +507,9 @@ TRACKS = ("hypothetical_12", "question_12")
 their passages."""
 
 BOTH_TRACKS = "in both tracks"
-ANSWER_TRACK = "in the hypothetical answer's alone"
-QUESTION_TRACK = "in the question's alone"
-NO_TRACK = "in neither"
+ANSWER_TRACK = "in the hypothetical answer's track alone"
+QUESTION_TRACK = "in the question's track alone"
+NO_TRACK = "in neither track"
 
 PassageKey = tuple[str, str]
 """Title and text of a passage."""
@@ -552,7 +552,7 @@ def merged(data: Data, code: Code) -> pd.DataFrame:
     table = pd.DataFrame(list(counts.values()), columns=columns).fillna(0).astype(int)
     table.insert(0, "six passages by", list(counts))
     read = [f"{n_read:,} of {n_passages:,}", f"{n_passages:,} of {n_passages:,}", ""]
-    table.insert(1, "relevances that it reads", read)
+    table.insert(1, "relevance scores that the merge reads", read)
     return table
 
 

@@ -294,7 +294,7 @@ def _how_much_is_quoted(answer: CitedAnswer) -> tuple[str, ...]:
     share = 0.0 if answer.refused else _share_in_excerpts(answer)
     if share == 0:
         return ()
-    return (f"The excerpts contain {figures.number(share, digits=0)} of the answer word by word.",)
+    return (f"The excerpts contain {figures.number(share, digits=0)} of the answer word for word.",)
 
 
 @dataclass(frozen=True)
@@ -395,8 +395,8 @@ def _how_it_searches(searcher: Searcher, by: Search, *, reads_whole: bool) -> tu
     note = (
         f"The search reads the first {encoder.max_tokens} tokens of each passage, because its "
         f"encoder ({encoder.name}) reads no more. The paper's encoder reads 512 tokens. "
-        f"{of_reranker if reads_whole else ''}A search by words (BM25) reads whole passages, and "
-        "it found more answers in this book's reference run."
+        f"{of_reranker if reads_whole else ''}A search by words (BM25) reads whole passages. In "
+        "this book's reference run, it found more answers than the search by an encoder."
     )
     return (note,)
 
