@@ -434,8 +434,8 @@ def summary(outcomes: Outcomes, encoder: str = "", on_notes: Outcomes | None = N
     ]
     if encoder:
         first.append(
-            f"The encoder {encoder} replaces both of the paper's encoders, so the paper's hybrid is "
-            "untested."
+            f"The encoder {encoder} replaces both of the paper's encoders, so the paper's hybrid "
+            "is untested."
         )
         share = PAPER_CONFIG.w_rerank + PAPER_CONFIG.w_semantic
         second.append(f"Scores of {encoder} have {share:.2f} of the hybrid's total weight.")
