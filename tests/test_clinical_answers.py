@@ -201,6 +201,21 @@ def test_answers_that_cite_right_passages_and_are_wrong_are_counted():
     assert "No answer" in ca.citations_in_words(Outcomes(rows([True], "500 mg")))
 
 
+def test_a_single_answer_that_cites_is_spoken_of_in_the_singular():
+    right, wrong = rows([True, False], "500 mg [2]")[:2]
+    beside = rows([True], "500 mg [1]")[0]
+    assert ca.citations_in_words(Outcomes([right])).endswith("The answer itself is right.")
+    assert ca.citations_in_words(Outcomes([wrong])).endswith("The answer itself is wrong.")
+    words = ca.citations_in_words(Outcomes([beside]))
+    assert words.startswith("One answer from retrieved passages has a value and cites a passage.")
+    assert words.endswith("This answer cites a passage that lacks the right answer.")
+    words = ca.citations_in_words(Outcomes([wrong, replace(beside, unit="other")]))
+    assert "In one of these answers, every cited passage contains the right answer." in words
+    assert words.endswith("This answer is wrong.")
+    none = ca.citations_in_words(Outcomes([beside, replace(beside, unit="other")]))
+    assert none.endswith("Each of these answers cites a passage that lacks the right answer.")
+
+
 def test_kinds_that_no_answer_cites_are_named_and_the_others_counted_apart():
     citing = rows([True] * 30, "500 mg [2]")
     bare = rows([True] * 30, "500 mg")

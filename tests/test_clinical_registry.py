@@ -373,7 +373,10 @@ def test_the_answer_of_the_page_has_contexts_negations_of_notes_and_of_negex(uni
     assert "ConText recognises 0.0 %" in answer
     assert is_short(answer)
     assert "would recognise 90.0 % of the notes that deny seizures" in details
-    assert "in NegEx's sentences from clinical reports, ConText recognises 100.0 %" in details
+    assert (
+        "in NegEx's sentences from clinical reports, ConText with medspaCy's own rules" in details
+    )
+    assert "recognises 100.0 %" in details
     assert "ConText's own authors annotated these sentences" in details
     assert "ConText" not in scores.summary(Outcomes(answered[:1], draws=DRAWS))
 

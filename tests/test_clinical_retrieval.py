@@ -559,7 +559,8 @@ def test_one_candidate_of_another_patient_is_counted():
     rows = ranked_rows("", "", 0.1)
     words = rankings.filters_in_words(rows)
     assert words.startswith(
-        "40 questions name a patient or a period. Of these questions, none names a period."
+        "Of the 40 test questions, 40 name a patient or a period. Of these 40 questions, none names "
+        "a period."
     )
     assert "None of the 40 questions has a candidate" in words
     [row] = rows.where(arm="lexical", unit="q0").frame.to_dict("records")
@@ -569,7 +570,8 @@ def test_one_candidate_of_another_patient_is_counted():
     frame = pd.concat([rows.where(arm="lexical").frame, pd.DataFrame([row])])
     words = rankings.filters_in_words(Outcomes(frame))
     assert words.startswith(
-        "41 questions name a patient or a period. Of these questions, 1 names a period."
+        "Of the 41 test questions, 41 name a patient or a period. Of these 41 questions, 1 names a "
+        "period."
     )
     assert "1 of the 41 questions has a candidate" in words
     assert rankings.filters_in_words(rows.where(unit="q0")) == (

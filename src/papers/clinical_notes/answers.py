@@ -617,12 +617,13 @@ def timeline_in_words(
     n = scores["rag"].n
     return (
         f"In a timeline, the first and the last date may each be up to {SLACK.days} days off. In "
-        f"{n_undated} of {n} prompts, no two dates of the retrieved passages form a right answer. "
-        "A model that uses only these dates can therefore be right for at most "
+        f"{n_undated} of {n} prompts about timelines, no two dates of the retrieved passages form "
+        "a right answer. A model that uses only these dates can therefore be right for at most "
         f"{figures.number(1 - n_undated / n)} of the timelines. "
         "From the retrieved passages, the model answers "
         f"{figures.score_text(scores['rag'])} of the questions about timelines correctly. From the "
-        f"right passages, it answers {figures.score_text(scores['right_passages'])} correctly."
+        f"right passages, it answers {figures.score_text(scores['right_passages'])} of these "
+        "questions correctly."
     )
 
 
@@ -708,7 +709,8 @@ def uncited_kinds_in_words(outcomes: Outcomes) -> str:
         f"{'kind' if len(names) == 1 else 'kinds'} {figures.listed(names)} (n = {n_uncited}) cites "
         f"a passage. Of such answers of the other kinds (n = {share.n}), "
         f"{figures.score_text(share)} cite a passage. This interval {_side_of_half(share)}. "
-        "Unlike the table's columns, these counts include questions that the chart does not answer."
+        "Unlike the table's columns by kind, these counts include questions that the chart does "
+        "not answer."
     )
 
 
@@ -740,19 +742,35 @@ def citations_in_words(outcomes: Outcomes) -> str:
         if n_right == n_cited:
             n_all_right += 1
             n_wrong += measures["accuracy"][0] == 0
-    verb = (
-        "answer from retrieved passages has a value and cites"
-        if len(rows) == 1
-        else "answers from retrieved passages have a value and cite"
-    )
-    words = (
-        f"{len(rows)} {verb} a passage. In {n_all_right} of these "
-        "answers, every cited passage contains the right answer."
-    )
+    if len(rows) == 1:
+        return _one_citing_in_words(n_all_right, n_wrong)
+    words = f"{len(rows)} answers from retrieved passages have a value and cite a passage."
     if not n_all_right:
-        return words
+        return f"{words} Each of these answers cites a passage that lacks the right answer."
+    all_right = "of these answers, every cited passage contains the right answer."
+    if n_all_right == 1:
+        return f"{words} In one {all_right} This answer is {_right_or_wrong(n_wrong)}."
     are = "is" if n_wrong == 1 else "are"
-    return f"{words} Of these {n_all_right} answers, {n_wrong} {are} wrong."
+    return (
+        f"{words} In {n_all_right} {all_right} Of these {n_all_right} answers, {n_wrong} {are} "
+        "wrong."
+    )
+
+
+def _one_citing_in_words(n_all_right: int, n_wrong: int) -> str:
+    """Say of the only answer that cites whether all that it cites holds the right answer."""
+    words = "One answer from retrieved passages has a value and cites a passage."
+    if not n_all_right:
+        return f"{words} This answer cites a passage that lacks the right answer."
+    return (
+        f"{words} Every passage that this answer cites contains the right answer. The answer "
+        f"itself is {_right_or_wrong(n_wrong)}."
+    )
+
+
+def _right_or_wrong(n_wrong: int) -> str:
+    """What a single answer is, by the number of wrong ones."""
+    return "wrong" if n_wrong else "right"
 
 
 def summary(outcomes: Outcomes, model: str, encoder: str = "the encoder") -> str:
@@ -786,8 +804,9 @@ def summary(outcomes: Outcomes, model: str, encoder: str = "the encoder") -> str
         f"{texts['registry_taken']} of the questions correctly.",
         "Always giving the commonest answer to each kind of question is right for "
         f"{texts['commonest']} of the questions.",
-        "If the prompt has passages that contain the answer or a part of it, the model answers "
-        f"{texts['right_passages']} of the questions correctly.",
+        "If the prompt shows the right passages instead of retrieved ones, the model answers "
+        f"{texts['right_passages']} of the questions correctly. The right passages contain the "
+        "answer or a part of it.",
         _unparsed_in_words(scores["rag"].unparsed),
         "The code also has this project's list of antiseizure drugs. If the model names a drug "
         "that is not on this list, we ignore this drug.",

@@ -392,8 +392,8 @@ def summary(outcomes: Outcomes, perfect_recall: Mapping[Status, float] | None = 
     if not denials.frame.empty:
         share = figures.score_text(denials.score("accuracy"))
         first.append(
-            f"With this project's list of terms for seizures, medspaCy's ConText recognises "
-            f"{share} of the notes that deny seizures."
+            "With medspaCy's own rules and this project's list of terms for seizures, ConText "
+            f"recognises {share} of the notes that deny seizures."
         )
         second.append(_perfect_recall_in_words(perfect_recall))
     second.append(_negations_in_words(outcomes))
@@ -428,7 +428,8 @@ def _scores_in_words(shared: Outcomes) -> str:
     llm = figures.score_text(shared.score("drug_f1", "llm"))
     return (
         "The language model read only a sample of the notes. On the notes of this sample for which "
-        f"both have an F1, the F1 of the rules is {rules}, and that of the language model is {llm}."
+        f"both extractors have an F1, the F1 of the rules is {rules}, and that of the language "
+        f"model is {llm}."
     )
 
 
@@ -438,9 +439,8 @@ def _perfect_recall_in_words(perfect_recall: Mapping[Status, float] | None) -> s
         return ""
     share = figures.number(perfect_recall["negative"])
     return (
-        "ConText runs with medspaCy's own rules. A rule of this project derives a note's status "
-        "from the mentions of seizures. If no mention were misread, this rule would recognise "
-        f"{share} of the notes that deny seizures."
+        "A rule of this project derives a note's status from the mentions of seizures. If no "
+        f"mention were misread, this rule would recognise {share} of the notes that deny seizures."
     )
 
 
@@ -452,7 +452,8 @@ def _negations_in_words(outcomes: Outcomes) -> str:
     if sentences.frame.empty:
         return ""
     return (
-        "Of the negated conditions in NegEx's sentences from clinical reports, ConText recognises "
+        "Of the negated conditions in NegEx's sentences from clinical reports, ConText with "
+        "medspaCy's own rules recognises "
         f"{figures.score_text(sentences.score('accuracy'))}. ConText's own authors annotated these "
         "sentences. The sentences are therefore independent of this project but not of ConText."
     )

@@ -379,10 +379,11 @@ def filters_in_words(outcomes: Outcomes) -> str:
         return _one_filtered_in_words(n_dated, n_wrong)
     have = "has" if n_wrong <= 1 else "have"
     name = "names" if n_dated <= 1 else "name"
+    n_questions = outcomes.frame.unit.nunique()
     return (
-        f"{len(rows)} questions name a patient or a period. Of these questions, "
-        f"{n_dated or 'none'} {name} a period. {n_wrong or 'None'} of the {len(rows)} questions "
-        f"{have} a candidate passage from another patient or period."
+        f"Of the {n_questions} test questions, {len(rows)} name a patient or a period. Of these "
+        f"{len(rows)} questions, {n_dated or 'none'} {name} a period. {n_wrong or 'None'} of the "
+        f"{len(rows)} questions {have} a candidate passage from another patient or period."
     )
 
 
@@ -426,14 +427,15 @@ def summary(outcomes: Outcomes, encoder: str = "", on_notes: Outcomes | None = N
     ]
     tuned = figures.score_text(outcomes.score(MAIN, "tuned"))
     second = [
-        f"{outcomes.label(best)} has the highest {MAIN} of the hybrid's three scores.",
+        f"Of the rankings by only one of the hybrid's three scores, {outcomes.label(best)} has "
+        f"the highest {MAIN}.",
         f"With weights chosen on other questions, the hybrid reaches an {MAIN} of {tuned}.",
         _on_independent_notes(best, on_notes),
     ]
     if encoder:
         first.append(
-            f"{encoder} replaces both of the paper's encoders, so we do not test the "
-            "paper's hybrid."
+            f"The encoder {encoder} replaces both of the paper's encoders, so the paper's hybrid "
+            "is untested."
         )
         share = PAPER_CONFIG.w_rerank + PAPER_CONFIG.w_semantic
         second.append(f"Scores of {encoder} have {share:.2f} of the hybrid's total weight.")
