@@ -224,6 +224,30 @@ def test_an_answer_that_names_no_source_has_a_warning_beside_it(documents: Path)
     assert "Warnings:\n  The answer names no source" in str(answer)
 
 
+def test_an_answer_that_cites_another_passage_than_the_one_with_its_words_has_a_warning(
+    tmp_path: Path,
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "cold.md").write_text("Reference samples are kept for one year after expiry.\n")
+    (own / "recall.md").write_text("The qualified person signs each recall notice at once.\n")
+    question = "How long are reference samples kept?"
+    text = "Reference samples are kept for one year after expiry."
+    uncited = open_with(own, Scripted(text=text)).ask(question)
+    number_of = {
+        Path(found.source.split()[1]).stem: number
+        for number, found in enumerate(uncited.evidence, start=1)
+    }
+    right, wrong = number_of["cold"], number_of["recall"]
+    warned = open_with(own, Scripted(text=f"{text} [{wrong}]")).ask(question)
+    assert warned.warnings == (
+        f"The answer cites [{wrong}], but its words are in [{right}]. Read these excerpts before "
+        "you use the answer.",
+    )
+    for cited in (f"[{right}]", f"[{right}] [{wrong}]"):
+        assert not open_with(own, Scripted(text=f"{text} {cited}")).ask(question).warnings
+
+
 @pytest.mark.parametrize(
     ("reply", "places"),
     [

@@ -268,7 +268,7 @@ def _unsupported_text(answer: CitedAnswer) -> str:
     if _has_words(answer):
         return f"{NOT_HELD} {answer.text}"
     if answer.cited:
-        return f"{ONLY_NUMBERS} {', '.join(f'[{number}]' for number in answer.cited)}."
+        return f"{ONLY_NUMBERS} {_listed_numbers(answer.cited)}."
     return NO_WORDS
 
 
@@ -285,9 +285,25 @@ def _check_sources(answer: CitedAnswer) -> tuple[str, ...]:
         return (
             "The excerpts contain no sequence of the answer's words. Read them before you use it.",
         )
-    if answer.cited:
+    if not answer.cited:
+        return ("The answer names no source, so check it before you rely on it.",)
+    return _check_cited_passages(answer)
+
+
+def _check_cited_passages(answer: CitedAnswer) -> tuple[str, ...]:
+    """Name the passages that hold words of an answer whose cited passages hold none of them."""
+    texts = {number: excerpt.text for number, excerpt in enumerate(answer.excerpts, start=1)}
+    holders = {number for number, text in texts.items() if share_held(answer.text, [text])}
+    if not holders or not holders.isdisjoint(answer.cited):
         return ()
-    return ("The answer names no source, so check it before you rely on it.",)
+    return (
+        f"The answer cites {_listed_numbers(answer.cited)}, but its words are in "
+        f"{_listed_numbers(sorted(holders))}. Read these excerpts before you use the answer.",
+    )
+
+
+def _listed_numbers(numbers: Iterable[int]) -> str:
+    return ", ".join(f"[{number}]" for number in numbers)
 
 
 def _how_much_is_quoted(answer: CitedAnswer) -> tuple[str, ...]:
