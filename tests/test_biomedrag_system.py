@@ -251,6 +251,9 @@ def test_a_question_never_names_a_file(tmp_path: Path):
     assert trained.extractor.ask(str(secret)).question == str(secret)
     (row,) = own_rows.rows_of_arguments([str(secret)])  # an argument of the command does
     assert row.text == "nobody may read this"
+    for arguments in (["cls", str(secret)], [str(secret), str(tmp_path / "missing.jsonl")]):
+        with pytest.raises(CorpusError, match="Give this file alone"):
+            own_rows.rows_of_arguments(arguments)
     with pytest.raises(CorpusError, match="blank"):
         trained.extractor.ask("  ")
 

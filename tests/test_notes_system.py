@@ -307,6 +307,8 @@ def test_an_answer_cites_note_date_and_passage(folder):
     only_numbers = opened(folder, Scripted("[1] [2]")).ask("Any auras?")
     assert not only_numbers.answered
     assert only_numbers.text.startswith("The model only names passages")
+    silent = opened(folder, Scripted("")).ask("Any auras?")
+    assert (silent.text, silent.answered) == ("The model wrote no answer.", False)
     assert not opened(folder, Scripted("Not found in chart [1]")).ask("Any auras?").answered
 
 

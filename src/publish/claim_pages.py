@@ -108,8 +108,8 @@ def balance(claims: pd.DataFrame) -> str:
                 counts.append(f"{count} {words}{_by_print(question, claims, word)}")
         texts.append(f"{question.title} {figures.listed(counts)}.")
     subject = f"each of {len(claims)} claims" if len(claims) > 1 else "one claim"
-    asked = "one question" if is_own else "two questions"
-    return f"We asked {asked} about {subject}. {' '.join(texts)}"
+    questions_in_words = "one question" if is_own else "two questions"
+    return f"We asked {questions_in_words} about {subject}. {' '.join(texts)}"
 
 
 def _by_print(question: Question, claims: pd.DataFrame, word: str) -> str:

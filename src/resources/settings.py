@@ -454,7 +454,10 @@ def _open_standard_streams() -> None:
 
 
 _OS_ERRORS = {
-    errno.ENOSPC: "The disk of {where} is full. Free some space and run the same command again.",
+    errno.ENOSPC: (
+        "The disk of {where} is full. Free some space and run the same command again. If the "
+        "command names a folder on another disk, that disk may be the full one."
+    ),
     errno.EACCES: (
         "{where} may not be written ({what}). Make it writable for you, or work in a copy of the "
         "project elsewhere, and run the same command again."

@@ -187,8 +187,8 @@ def _equal_choices_text(out: Outcomes) -> list[str]:
     counts = []
     for name in PLACES:
         frame = out.where(task=name, arm=["biomedrag", "cosine"]).frame
-        asked = frame[frame.requests.map(len) > 0]
-        prompts = asked.assign(prompt=asked.requests.map(tuple)).groupby("unit").prompt
+        answered = frame[frame.requests.map(len) > 0]
+        prompts = answered.assign(prompt=answered.requests.map(tuple)).groupby("unit").prompt
         n_prompts = prompts.nunique()[prompts.size() == 2]
         n_equal = int((n_prompts == 1).sum())
         if n_equal:

@@ -232,11 +232,20 @@ def rows_of_arguments(arguments: Sequence[str]) -> list[Row]:
     """Return the rows of a file, if the only argument names one, else a row for each argument.
 
     Raises:
-        CorpusError: The file cannot be read, or an argument is blank.
+        CorpusError: The file cannot be read, an argument is blank, or a file is one of several
+            arguments.
     """
-    if len(arguments) == 1 and Path(arguments[0]).suffix.lower() in (*JSON_LINES, *TABLES):
-        return read_rows(Path(arguments[0]))
-    return [row_of_text(argument, number) for number, argument in enumerate(arguments, start=1)]
+    kinds = (*JSON_LINES, *TABLES)
+    files = [argument for argument in arguments if Path(argument).suffix.lower() in kinds]
+    if not files:
+        return [row_of_text(argument, number) for number, argument in enumerate(arguments, start=1)]
+    if len(arguments) > 1:
+        raise CorpusError(
+            f"Texts, or one file of rows, were needed. Found {len(arguments)} arguments, of which "
+            f"{files[0]!r} names a file. Give this file alone, or texts alone. The option --system "
+            "names the system."
+        )
+    return read_rows(Path(files[0]))
 
 
 def row_of_text(text: str, number: int) -> Row:

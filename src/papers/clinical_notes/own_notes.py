@@ -106,9 +106,11 @@ def read_notes(path: Path) -> OwnNotes:
     notes, left_out = _read_tables(path)
     try:
         found = documents.read_folder(path, READ_DOCUMENTS)
-    except FolderError:
+    except FolderError as error:
         if not notes:
-            raise
+            raise FolderError(
+                f"{error} A table of notes ({', '.join(TABLE_KINDS)}) may also be in the folder."
+            ) from None
         return _sorted_notes(notes, left_out)
     for document in found.documents:
         notes += split_document(document, path.resolve().name)

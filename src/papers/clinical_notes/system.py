@@ -73,7 +73,8 @@ EXCERPT: Final = 320
 """Characters of a passage that an answer shows."""
 MAX_ROWS: Final = 12
 """Rows of the registry that an answer shows."""
-NO_WORDS: Final = "The model only names passages, without words of its own:"
+ONLY_CITATIONS: Final = "The model only names passages, without words of its own:"
+NO_ANSWER: Final = "The model wrote no answer."
 NO_QUESTION: Final = "There is no question. Write one, such as: Which drugs did patient 7 stop?"
 
 
@@ -207,7 +208,7 @@ class Notes:
         text = reply.text.strip()
         has_words = bool(CITATION.sub("", text).strip())
         if not has_words:
-            text = f"{NO_WORDS} {text}"
+            text = f"{ONLY_CITATIONS} {text}" if text else NO_ANSWER
         return SystemAnswer(
             question,
             text,
