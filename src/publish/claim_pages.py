@@ -99,7 +99,7 @@ def balance(claims: pd.DataFrame) -> str:
     questions = (HERE,) if is_own else QUESTIONS
     texts = []
     for question in questions:
-        counts = []
+        counts: list[str] = []
         for word, count in zip(question.words, question.counts(claims), strict=True):
             if count:
                 words = _ONE_OR_MANY[word][count > 1]
