@@ -96,11 +96,14 @@ class Correction:
         text: The part with its corrected interval.
         n_intervals: Number of intervals that it is corrected for.
         refutes: Whether the corrected interval refutes the claim, too.
+        family: Name of the intervals that are corrected together, where a claim has several such
+            families of one size.
     """
 
     text: str
     n_intervals: int
     refutes: bool
+    family: str = ""
 
 
 @dataclass(frozen=True)
@@ -228,29 +231,31 @@ def _corrections(parts: Sequence[Part], n_intervals: int) -> list[Correction]:
 
 def corrected_text(corrections: Iterable[Correction]) -> str:
     """State how many corrected intervals still refute and how many do not, then each of them."""
-    groups: dict[tuple[int, bool], list[str]] = {}
+    groups: dict[tuple[int, bool], list[Correction]] = {}
     for correction in corrections:
         key = (correction.n_intervals, correction.refutes)
-        groups.setdefault(key, []).append(correction.text)
+        groups.setdefault(key, []).append(correction)
     sentences = []
-    for (n_intervals, refutes), texts in groups.items():
-        verb = "refutes" if len(texts) == 1 else "refute"
+    for (n_intervals, refutes), alike in groups.items():
+        verb = "refutes" if len(alike) == 1 else "refute"
         still = f"still {verb}" if refutes else f"no longer {verb}"
-        subject = _corrected_in_words(len(texts), n_intervals)
+        n_families = len({correction.family for correction in alike})
+        subject = _corrected_in_words(len(alike), n_intervals, n_families)
         sentences.append(f" After Bonferroni's correction, {subject} {still} the claim.")
-        sentences += [f" After Bonferroni's correction, {text}." for text in texts]
+        sentences += [f" After Bonferroni's correction, {item.text}." for item in alike]
     return "".join(sentences)
 
 
-def _corrected_in_words(n: int, n_intervals: int) -> str:
+def _corrected_in_words(n: int, n_intervals: int, n_families: int) -> str:
     """Name corrected intervals: `two of the four intervals`.
 
     Args:
-        n: Their number, which is larger than the next if they come from several families.
+        n: Number of the corrected intervals.
         n_intervals: Number of intervals of each family.
+        n_families: Number of families that the corrected intervals are from.
     """
     total = figures.in_words(n_intervals)
-    if n > n_intervals:
+    if n_families > 1:
         return f"{figures.in_words(n)} intervals, from families of {total} each,"
     if n == n_intervals:
         return "both intervals" if n == 2 else f"all {total} intervals"

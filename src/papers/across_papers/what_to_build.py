@@ -25,8 +25,8 @@ KINDS: Final = {"no language model": HUES["blue"], "language model": HUES["orang
 """Colour of a method by what it asks."""
 COLUMNS_OF_PANELS: Final = 3
 PHONE_COLUMNS: Final = 1
-DIRECTION: Final = "simple method minus method with a language model, in points"
-"""What the axis of differences shows."""
+DIRECTION: Final = "simple method minus\nmethod with a language\nmodel, in points"
+"""What the axis of differences shows, in lines that fit a phone."""
 PANEL_HEIGHT: Final = 2.1
 """Height in inches of a row of panels."""
 PANEL_CHARACTERS: Final = 26
@@ -200,9 +200,9 @@ class Advice:
         caption = (
             "Best simple method minus best method with a language model, in points of the measure "
             "beside each task, on the n questions that all methods of the task answered. Lines are "
-            "95 % intervals. Dots are blue where the simple method is better, orange where the "
-            "method with a language model is better, and grey where the difference is not "
-            "significant (with Holm's correction)."
+            "95 % intervals, not corrected for the number of tasks. Dots are blue where the simple "
+            "method is better, orange where the method with a language model is better, and grey "
+            "where the difference is not significant (with Holm's correction)."
         )
         return figures.figure(
             plot_differences(self.pairs, width=7.4, characters=50),
@@ -266,14 +266,14 @@ def plot_differences(pairs: Sequence[Pair], width: float, characters: int) -> Fi
     table = 100 * pd.DataFrame(bounds, columns=["difference", "low", "high"])
     table["task"] = labels
     table["better"] = [pair.result.better for pair in pairs]
-    height = sum(0.4 + 0.2 * label.count("\n") for label in labels) + 0.9
+    height = sum(0.4 + 0.2 * label.count("\n") for label in labels) + 1.2
     figure = plt.figure(figsize=(width, height))
     (
         so.Plot(table, x="difference", y="task", xmin="low", xmax="high", color="better")
         .add(so.Range(linewidth=2.2), orient="y", legend=False)
         .add(so.Dot(pointsize=7), orient="y", legend=False)
         .scale(y=so.Nominal(order=labels), color=so.Nominal(COLOURS, order=list(COLOURS)))
-        .label(x=fill(DIRECTION, characters + 10), y="")
+        .label(x=DIRECTION, y="")
         .theme(mpl.rcParams)
         .on(figure)
         .plot()

@@ -351,7 +351,7 @@ _MORE: Final = {
     "27.13, unless 25.59 is a misprint of 35.59. With an F1 of 23.61 for UniRel, the highest p on "
     "DDI would be 0.006, and the printed numbers would agree with the claim.",
     "retrieval_beats_onerel": _ONEREL + " Figure 1 (c) draws OneRel's third column instead.",
-    "light_models_lag_on_git": _ONEREL + " OneRel also scores higher than MedLLaMA 13B, "
+    "light_models_lag_on_git": _ONEREL + " OneRel scores higher than MedLLaMA 13B, "
     "but the claim is about LLaMA2 only.",
     "gpt4_untrained_worse": " The paper's Section 3 calls GPT-4 weak on GIT in particular, but "
     "GPT-4 scores higher on GIT than on DDI.",
@@ -689,14 +689,14 @@ def _what_would_decide(printed: Published, claim: str) -> str:
 
 def _undecidable(printed: Published, claim: str) -> str:
     """Say in how many comparisons no pairing could be significant; empty if there is none."""
-    lows = [_p_range(ours, other)[0] for ours, other in _pairs(printed, claim)]
+    lows = holm([_p_range(ours, other)[0] for ours, other in _pairs(printed, claim)])
     n_undecidable = sum(low >= ALPHA for low in lows)
     if not n_undecidable:
         return ""
     comparisons = part_in_words(n_undecidable, len(lows), "comparison")
     return (
         f" In {comparisons}, the two scores differ by so few rows that the difference could not be "
-        "significant, whichever rows each system answered correctly"
+        "significant after Holm's adjustment, whichever rows each system answered correctly"
     )
 
 

@@ -188,7 +188,8 @@ def _with_own_corrections(own: Decision, full: Decision, known: Sequence[Correct
         full: The decision by all comparisons of the reading.
         known: Corrections that the evidence of another reading states.
     """
-    corrections = tuple(item for item in full.corrections if item not in known)
+    unknown = [item for item in full.corrections if item not in known]
+    corrections = tuple(replace(item, family="second reading") for item in unknown)
     why = own.why + decisions.corrected_text(corrections)
     return replace(own, verdict=full.verdict, p=full.p, why=why, corrections=corrections)
 

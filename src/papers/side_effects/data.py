@@ -262,9 +262,10 @@ def report_triple(run: Run, table: pd.DataFrame | None) -> None:
     same_filter = (table.kept == best.kept) & (table.drug == best.drug)
     pairs = table[same_filter & (table.counted == "pairs")].iloc[0]
     note = (
-        f"Of {len(table)} readings, one {_fit_in_words(best.off)} the printed counts. It keeps "
-        f'"{best.kept}", counts each "{best.drug}" as one drug, and counts {best.counted} as '
-        f"associations. With the same drugs, there are {pairs.associations:,} distinct pairs."
+        f"Of {len(table)} readings of SIDER, one {_fit_in_words(best.off)} the printed counts. The "
+        f'filter of this reading is "{best.kept}" (chapter 00). The reading counts drugs by '
+        f'"{best.drug}", and {_COUNTED_IN_WORDS[best.counted]} as one association. With '
+        f"the same drugs, there are {pairs.associations:,} distinct pairs."
     )
     for name, column in COUNTS.items():
         run.rescored(
@@ -273,6 +274,10 @@ def report_triple(run: Run, table: pd.DataFrame | None) -> None:
             note=note,
             source=FILES["meddra_all_se.tsv.gz"],
         )
+
+
+_COUNTED_IN_WORDS = {"lines": "each line of SIDER's file", "pairs": "each distinct pair"}
+"""What a reading counts as one association."""
 
 
 def _fit_in_words(off: float) -> str:
