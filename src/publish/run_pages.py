@@ -213,7 +213,7 @@ class RunPages:
         for row in found:
             measured = row["found"] + fine_print(f"{row['machine']}, {row['day']}")
             rows.append({"What": row["what"], "Size": row["size"], "Measured": measured})
-        return table(rows, "Speed and memory at up to ten times the sizes of this book")
+        return table(rows, "Speed and memory at several sizes")
 
     def settings_table(self) -> str:
         """Every setting with its default and its meaning, from the class that reads them."""
