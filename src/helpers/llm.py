@@ -250,7 +250,7 @@ class LLM:
     def loglikelihood_many(
         self, pairs: Sequence[tuple[str, str]], *, label: str = "log-likelihood"
     ) -> list[Loglikelihood]:
-        """Compute how likely a model is to continue a text as given.
+        """Compute how likely a model is to continue each context with the given text.
 
         Args:
             pairs: Context and continuation, as plain text.
