@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -442,3 +443,22 @@ def test_more_questions_decide_what_few_leave_open():
         right = (rng.random(n) < 0.6).astype(float)
         test = paired_means(right, np.zeros(n) + 0.5, draws=500)
         assert decisions.better(test, test.p) == verdict
+
+
+@pytest.mark.parametrize(
+    ("families", "words"),
+    [
+        (("", ""), "two of the three intervals still refute"),
+        (("", "second reading"), "two intervals, from families of three each, still refute"),
+        (("", "", "", ""), "four intervals, from families of three each, still refute"),
+    ],
+)
+def test_corrected_intervals_are_counted_in_their_families(
+    families: Sequence[str], words: str
+) -> None:
+    corrections = [
+        decisions.Correction("x is 1", 3, refutes=True, family=family) for family in families
+    ]
+    assert f"After Bonferroni's correction, {words} the claim." in decisions.corrected_text(
+        corrections
+    )

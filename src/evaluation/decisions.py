@@ -250,12 +250,13 @@ def _corrected_in_words(n: int, n_intervals: int, n_families: int) -> str:
     """Name corrected intervals: `two of the four intervals`.
 
     Args:
-        n: Number of the corrected intervals.
+        n: Number of the corrected intervals. If they are more than one family has, they come from
+            several families, named or not.
         n_intervals: Number of intervals of each family.
         n_families: Number of families that the corrected intervals are from.
     """
     total = figures.in_words(n_intervals)
-    if n_families > 1:
+    if n_families > 1 or n > n_intervals:
         return f"{figures.in_words(n)} intervals, from families of {total} each,"
     if n == n_intervals:
         return "both intervals" if n == 2 else f"all {total} intervals"

@@ -141,5 +141,9 @@ def measure_of(measure: str, arm: str, subject: str = "") -> str:
         subject: What of the measure is meant, such as its interval: `the interval of`.
     """
     words = f"{subject} the {measure_words(measure)}".lstrip()
-    is_long = " share " in words or measure in WORDS
-    return f"for {arm}, {words}" if is_long else f"{words} of {arm}"
+    return f"for {arm}, {words}" if has_long_words(measure) else f"{words} of {arm}"
+
+
+def has_long_words(measure: str) -> bool:
+    """Whether a measure in words has an "of" already, which that of an arm would be taken for."""
+    return measure in WORDS or measure_words(measure).startswith(("share ", "of the "))

@@ -22,7 +22,7 @@ from evaluation.answers import COLUMNS, NotRunError
 from evaluation.decisions import Decision, Interval, Part
 from evaluation.interactions import interaction
 from evaluation.measures import (
-    WORDS,
+    has_long_words,
     measure_label,
     measure_of,
     measure_words,
@@ -787,8 +787,7 @@ def _score_in_words(rule: Rule, rows: Outcomes, group: str) -> str:
 def _label_of_score(rule: Rule, rows: Outcomes, group: str) -> str:
     """The measure, the arm and what its rows were restricted to: `Recall of Text RAG (plain)`."""
     measure = evidence.sentence_case(measure_words(rule.measure))
-    is_long = measure.startswith("Share ") or rule.measure in WORDS
-    preposition = "for" if is_long else "of"
+    preposition = "for" if has_long_words(rule.measure) else "of"
     label = f"{measure} {preposition} {rows.label(rule.arm)}"
     conditions = [" or ".join(values) for values in rule.where.values()]
     if conditions:

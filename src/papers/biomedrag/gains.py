@@ -126,7 +126,9 @@ def summary(run: Run, out: Outcomes, names: Sequence[str]) -> str:
     if not (tuned or prompted):
         return out.why_not_run("biomedrag") or UNTAUGHT
     first, used = (tuned, TUNED) if tuned else (prompted, PROMPTED)
-    answer = _answer_texts(out, first, names, used)
+    prompted_rows = _rows_in_words(out, prompted)
+    first_rows = _rows_in_words(out, tuned) if tuned else prompted_rows
+    answer = _answer_texts(out, first, first_rows, names, used)
     details = _left_out_texts(out, first)
     once = f"On each data set, {_ONCE}" if len(tuned) > 1 else _ONCE.capitalize()
     details += [once] if tuned else []
@@ -134,16 +136,29 @@ def summary(run: Run, out: Outcomes, names: Sequence[str]) -> str:
     details += _printed_texts(run.printed, list(first), used)
     if tuned and prompted:
         other = _model(out, PROMPTED.arms[0])
-        how = _outcome(prompted, _rows_in_words(out, prompted))
+        how = _outcome(prompted, prompted_rows)
         answer.append(f"Prompted with the example, {other} {how}.")
-    details += _triples_texts(prompted, _rows_in_words(out, prompted))
+    details += _triples_texts(prompted, prompted_rows)
     details += commonest_texts(out, names)
     return f"{' '.join(answer)}\n\n{' '.join(details)}"
 
 
-def _answer_texts(out: Outcomes, tests: Gains, names: Sequence[str], used: Added) -> list[str]:
-    """Say where the example helps or harms, and by how much."""
-    rows_by_name = _rows_in_words(out, tests)
+def _answer_texts(
+    out: Outcomes,
+    tests: Gains,
+    rows_by_name: Mapping[str, str],
+    names: Sequence[str],
+    used: Added,
+) -> list[str]:
+    """Say where the example helps or harms, and by how much.
+
+    Args:
+        out: The answers.
+        tests: The differences.
+        rows_by_name: The compared rows of each data set in words.
+        names: The data sets.
+        used: Whether the model is fine-tuned or prompted.
+    """
     headline = _outcome(tests, rows_by_name)
     rows_again = {name: _rows_again(name, rows, headline) for name, rows in rows_by_name.items()}
     model = _model(out, used.arms[0])

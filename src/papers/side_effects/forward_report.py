@@ -68,12 +68,12 @@ def answer(outcomes: Outcomes, model: str) -> str:
     """Write the chapter's answer from the rows."""
     rerun = outcomes.where(source="rerun", model=[model, ""])
     closed_book, *others = (rerun.score("accuracy", arm) for arm in ARMS)
-    n_asked = others[0].n
-    n_right = round(n_asked * min(score.value for score in others))
+    lowest = min(others, key=lambda score: score.value)
+    n_right = round(lowest.n * lowest.value)
     own_answer = (
         f"Alone, {model} answers {figures.score_text(closed_book)} of {closed_book.n:,} yes/no "
         "questions correctly, where guessing gives 50 %. If its prompt states what a filter over "
-        f"texts or a graph query found, the model answers at least {n_right:,} of {n_asked:,} "
+        f"texts or a graph query found, the model answers at least {n_right:,} of {lowest.n:,} "
         "questions correctly."
     )
     released = outcomes.where(source="released")
