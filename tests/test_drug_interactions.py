@@ -857,7 +857,7 @@ def test_the_speed_of_a_graph_is_decided_by_the_interval_of_the_median(
     assert (run.claims[0].verdict, run.claims[0].reason) == ("cannot be tested", "not public")
     assert run.here_findings[0].answer == answer
     (answered_by,) = run.here_findings[0].models
-    assert answered_by.endswith("no language model")
+    assert answered_by.endswith("without a language model")
     assert ("embedded graph" in answered_by) == (arm == "graph")
     assert "10 of the 40 timed queries (25.0 %) returned nothing" in run.here_findings[0].why
 

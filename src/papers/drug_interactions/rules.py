@@ -781,7 +781,8 @@ def graph_answers_in_milliseconds(outcomes: Outcomes, **_: Any) -> Decision:  # 
         share = figures.number(n_empty / len(found))
         why += f" {n_empty} of the {len(found)} timed queries ({share}) returned nothing."
     # no model took part, although one answers elsewhere in the chapter
-    return replace(decision, why=why, models=(f"{STORES[store]}, with no language model",))
+    answered_by = f"our own queries to {STORES[store]}, without a language model"
+    return replace(decision, why=why, models=(answered_by,))
 
 
 def latency_like_agentic(_: Outcomes, **__: Any) -> Decision:  # noqa: ANN401
