@@ -475,7 +475,8 @@ def test_a_gain_that_depends_on_the_own_document_is_told_from_one_that_does_not(
     assert same.low < 0 < same.high
     table = differences.gains_by_own_document(by_own_document(0.4, 0.05), [("qa_rag", "question")])
     (row,) = table.to_dict(orient="records")
-    values = [str(row[f"gain, {value}"]) for value in (data.REMOVED, data.UNRECOGNISED)]
+    heads = [differences.GAIN_HEADS[value] for value in (data.REMOVED, data.UNRECOGNISED)]
+    values = [str(row[head]) for head in heads]
     gains = [float(value.split()[0]) for value in values]
     assert gains == pytest.approx([40, 5], abs=2)
     difference = float(str(row["difference of the gains"]).split()[0])

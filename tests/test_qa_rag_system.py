@@ -241,8 +241,8 @@ def test_an_answer_that_cites_another_passage_than_the_one_with_its_words_has_a_
     right, wrong = number_of["cold"], number_of["recall"]
     warned = open_with(own, Scripted(text=f"{text} [{wrong}]")).ask(question)
     assert warned.warnings == (
-        f"The answer cites [{wrong}], but its words are in [{right}]. Read these excerpts before "
-        "you use the answer.",
+        f"The answer cites [{wrong}], but the words that it quotes are in [{right}]. Read these "
+        "excerpts before you use the answer.",
     )
     for cited in (f"[{right}]", f"[{right}] [{wrong}]"):
         assert not open_with(own, Scripted(text=f"{text} {cited}")).ask(question).warnings

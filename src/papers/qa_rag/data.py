@@ -356,7 +356,7 @@ def _shingles(text: str) -> frozenset[str]:
 
 
 def share_held(answer: str, texts: Sequence[str]) -> float:
-    """Share of an answer's word sequences that one of the texts holds word by word, 0 to 1."""
+    """Share of an answer's word sequences that one of the texts holds word for word, 0 to 1."""
     shingles = _shingles(answer)
     if not shingles:
         return 0.0
@@ -371,7 +371,7 @@ def share_held(answer: str, texts: Sequence[str]) -> float:
 def answer_passages(
     question: Question, corpus: Corpus, min_share: float = MIN_SHARE_HELD
 ) -> dict[str, float]:
-    """Find the passages that hold the FDA's answer word by word.
+    """Find the passages that hold the FDA's answer word for word.
 
     An answer of fewer words than a sequence has is not looked for: it would be found by chance.
 

@@ -244,6 +244,13 @@ def _has_both_groups(contexts: Outcomes, arms: set[str], measure: str) -> bool:
     return all(arms <= group.arms_with(measure) for group in groups)
 
 
+GAIN_HEADS = {
+    REMOVED: "gain where the authors' rule removes the question's own document",
+    UNRECOGNISED: "gain where the rule does not recognise this document",
+}
+"""Heads of the columns with the gains, by the value of the stratum."""
+
+
 def gains_by_own_document(
     contexts: Outcomes, pairs: Sequence[tuple[str, str]], measures: Sequence[str] = ("precision",)
 ) -> pd.DataFrame:
@@ -269,7 +276,7 @@ def gains_by_own_document(
         for value in (REMOVED, UNRECOGNISED):
             (comparison,) = contexts.where(**{OWN: value}).compare([(first, second)], measure)
             gain = figures.points(comparison.test)
-            row[f"gain, {value}"] = f"{gain} (n = {comparison.test.n})"
+            row[GAIN_HEADS[value]] = f"{gain} (n = {comparison.test.n})"
         difference = own_document_interaction(contexts, first, second, measure)
         row["difference of the gains"] = figures.points(difference)
         row["p"] = figures.p_text(difference.p)

@@ -79,7 +79,7 @@ def _lead_by_own_document(released: Outcomes, gains: Mapping[str, Comparison]) -
     negation = "" if is_larger else "not "
     return (
         f"This lead is {negation}significantly larger where the authors' code removed the "
-        "question's own document from this search. On other questions, the lead is "
+        "question's own document from the search by question. Elsewhere, the lead is "
         f"{_significant(gains[UNRECOGNISED])}."
     )
 

@@ -65,8 +65,8 @@ def choose_reranker(name: str, searcher: Searcher) -> tuple[tuple[str, Reranker]
     windows = ("best_window", BestWindow(searcher))
     if not name:
         why = (
-            "No package contains this model. Where a model hub can be reached, the parameter "
-            '"reranker" can name it'
+            "No package contains this model. It runs if a model hub can be reached and the "
+            'parameter "reranker" names it'
         )
         return windows, {PAPER_RERANKER: why}
     texts = [passage.text for passage in searcher.corpus.passages]

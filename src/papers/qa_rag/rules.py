@@ -80,12 +80,18 @@ def first_in_every_column(outcomes: Outcomes, *, printed: Published, **_: Any) -
     are_first = []
     for table, columns in COLUMNS.items():
         for column in columns:
-            best, second = _order(printed, table, column)[:2]
+            best, *others = _order(printed, table, column)
             are_first.append(best == "qa_rag")
-            first_value, second_value = _values(outcomes, printed, table, column, [best, second])
+            values = {arm: printed.number(f"qa_rag.{table}.{arm}.{column}").value for arm in others}
+            seconds = [arm for arm in others if values[arm] == max(values.values())]
+            first_value, *second_values = _values(
+                outcomes, printed, table, column, [best, *seconds]
+            )
+            verb = "have" if len(seconds) > 1 else "has"
             sentences.append(
                 f"In {_table_label(table)}, {first_value} has the highest "
-                f"{_column_label(table, column)}, and {second_value} has the second highest."
+                f"{_column_label(table, column)}, and {figures.listed(second_values)} {verb} the "
+                "second highest."
             )
     return Decision(decisions.exactly(all(are_first)), " ".join(sentences))
 

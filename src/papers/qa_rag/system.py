@@ -273,7 +273,7 @@ def _unsupported_text(answer: CitedAnswer) -> str:
 
 
 def _share_in_excerpts(answer: CitedAnswer) -> float:
-    """Share of an answer that its excerpts hold word by word, 0 to 1."""
+    """Share of an answer that its excerpts hold word for word, 0 to 1."""
     return share_held(answer.text, [excerpt.text for excerpt in answer.excerpts])
 
 
@@ -297,7 +297,7 @@ def _check_cited_passages(answer: CitedAnswer) -> tuple[str, ...]:
     if not holders or not holders.isdisjoint(answer.cited):
         return ()
     return (
-        f"The answer cites {_listed_numbers(answer.cited)}, but its words are in "
+        f"The answer cites {_listed_numbers(answer.cited)}, but the words that it quotes are in "
         f"{_listed_numbers(sorted(holders))}. Read these excerpts before you use the answer.",
     )
 
