@@ -371,7 +371,7 @@ OWN_DOCUMENT_CAPTION = (
 )
 
 
-OWN_DOCUMENT_REMOVED = "own document removed, by the paper's description"
+OWN_DOCUMENT_REMOVED = "removed from the searches that the paper describes"
 """Name of the column: the released code gives Multiquery and HyDE further queries."""
 
 
