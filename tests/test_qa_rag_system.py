@@ -193,7 +193,7 @@ def test_an_answer_without_support_has_no_citation(documents: Path) -> None:
     assert not answer.answered
     assert answer.citations == ()
     assert answer.evidence
-    assert answer.text.startswith("The excerpts do not hold the answer.")
+    assert answer.text.startswith(system.NOT_HELD)
     assert "Paint the trucks blue at noon." in answer.text
 
 

@@ -45,7 +45,7 @@ SCORING_AGENT = "agent"
 HYPOTHETICAL = "hypothetical answer"
 """Name of the second track."""
 
-NOT_HELD = "The excerpts do not hold the answer. Without them, the model wrote:"
+NOT_HELD = "The excerpts contain no sequence of this answer's words. The model wrote:"
 
 NO_WORDS = "The model wrote no answer."
 ONLY_NUMBERS = "The model wrote no answer, only the numbers of excerpts:"
@@ -264,7 +264,7 @@ def _has_words(answer: CitedAnswer) -> bool:
 
 
 def _unsupported_text(answer: CitedAnswer) -> str:
-    """The words of an answer that its excerpts do not hold, with that remark."""
+    """An answer of which the excerpts hold no sequence of words, with that remark."""
     if _has_words(answer):
         return f"{NOT_HELD} {answer.text}"
     if answer.cited:
