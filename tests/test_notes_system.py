@@ -182,6 +182,17 @@ def test_what_cannot_be_read_is_said_with_what_to_do(tmp_path):
     pd.DataFrame({"a": ["1"]}).to_csv(tmp_path / "notes.csv", index=False)
     with pytest.raises(TextError, match="note text"):
         own_notes.read_notes(tmp_path / "notes.csv")
+    with pytest.raises(FolderError, match=r"\.csv.*notes\.csv: a column such as 'note text'"):
+        own_notes.read_notes(tmp_path)
+
+
+def test_a_folder_of_notes_names_what_it_does_not_read(tmp_path):
+    (tmp_path / "scan.png").touch()
+    with pytest.raises(FolderError, match=r"scan\.png: files that end in \.png .*\.csv") as error:
+        own_notes.read_notes(tmp_path)
+    assert "may also" not in str(error.value)
+    pd.DataFrame({"note": ["Two seizures in May."]}).to_csv(tmp_path / "notes.csv", index=False)
+    assert list(own_notes.read_notes(tmp_path).left_out) == ["scan.png"]
 
 
 # ------------------------------------------------------------------------------------------------- registry and index

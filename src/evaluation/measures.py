@@ -23,7 +23,7 @@ LABELS = {
     "ndcg": "nDCG",
     "right": "accuracy",
     "rescued": (
-        "of the first statements that wrongly found nothing, the share that a later step resolved"
+        "share resolved by a later step among the first statements that wrongly found nothing"
     ),
     "first statement": "share of right first statements",
     "found nothing": "share of the wrong first statements that found nothing",

@@ -28,7 +28,16 @@ from helpers.texts import TextError
 from helpers.typography import normalise
 from resources.download import write_whole
 
-__all__ = ["Document", "Folder", "FolderError", "Place", "describe", "read_folder"]
+__all__ = [
+    "Document",
+    "Folder",
+    "FolderError",
+    "Place",
+    "describe",
+    "no_text_error",
+    "read_documents",
+    "read_folder",
+]
 
 TEXT_KINDS = (".txt", ".md", ".mmd")
 KINDS = (*TEXT_KINDS, *document_formats.READERS)
@@ -111,18 +120,41 @@ def read_folder(folder: Path, cache: Path | None = None) -> Folder:
         FolderError: If there is no such folder, if it is too large, or if it has no document with
             text.
     """
-    listing = list_files(folder, KINDS)
+    found = read_documents(folder, cache)
+    if not found.documents:
+        raise no_text_error(folder, KINDS, found.left_out)
+    return found
+
+
+def read_documents(
+    folder: Path, cache: Path | None = None, *, other_kinds: Sequence[str] = ()
+) -> Folder:
+    """Read the documents in a folder as ``read_folder`` does; there may be none.
+
+    Args:
+        folder: The folder.
+        cache: The folder in which the text of documents is kept, as in ``read_folder``.
+        other_kinds: Endings of the files that the caller reads. The result does not name them.
+
+    Raises:
+        FolderError: If there is no such folder, or if it is too large.
+    """
+    listing = list_files(folder, (*KINDS, *other_kinds))
     left_out = listing.left_out
     documents = []
     n_characters = 0
-    files = tqdm(
-        sorted(listing.files.items()),
+    document_files = {}
+    for path, file in sorted(listing.files.items()):
+        if path.suffix.lower() in KINDS:
+            document_files[path] = file
+    progress = tqdm(
+        document_files.items(),
         desc="read documents",
         unit="file",
-        disable=len(listing.files) < 10,
+        disable=len(document_files) < 10,
     )
     with FormatReader(MAX_SECONDS, MAX_MEMORY, cache) as reader:
-        for path, file in files:
+        for path, file in progress:
             name = listing.names[path]
             try:
                 sections = _read_sections(file, path.suffix.lower(), reader)
@@ -136,12 +168,19 @@ def read_folder(folder: Path, cache: Path | None = None) -> Folder:
                 continue
             documents.append(document)
             left_out |= _empty_places(name, sections)
-    if not documents:
-        found = "; ".join(describe(left_out)[:MAX_NAMES]) or "it is empty."
-        raise FolderError(
-            f"A document with text was needed ({', '.join(KINDS)}) in {folder}: {found}"
-        )
     return Folder(tuple(documents), left_out)
+
+
+def no_text_error(folder: Path, kinds: Sequence[str], left_out: Mapping[str, str]) -> FolderError:
+    """Return the error of a folder without text, with the reasons of what was left out.
+
+    Args:
+        folder: The folder.
+        kinds: Endings of the files that are read.
+        left_out: The reason for each file that was left out, by its name.
+    """
+    found = "; ".join(describe(left_out)[:MAX_NAMES]) or "it is empty."
+    return FolderError(f"A document with text was needed ({', '.join(kinds)}) in {folder}: {found}")
 
 
 def describe(left_out: Mapping[str, str]) -> list[str]:

@@ -103,20 +103,13 @@ def read_notes(path: Path) -> OwnNotes:
             f"A folder of notes was needed, or a table ({', '.join(TABLE_KINDS)}); there is none "
             f"at {printable(str(path))}."
         )
-    notes, left_out = _read_tables(path)
-    try:
-        found = documents.read_folder(path, READ_DOCUMENTS)
-    except FolderError as error:
-        if not notes:
-            raise FolderError(
-                f"{error} A table of notes ({', '.join(TABLE_KINDS)}) may also be in the folder."
-            ) from None
-        return _sorted_notes(notes, left_out)
+    notes, tables_left_out = _read_tables(path)
+    found = documents.read_documents(path, READ_DOCUMENTS, other_kinds=TABLE_KINDS)
     for document in found.documents:
         notes += split_document(document, path.resolve().name)
-    for name, reason in found.left_out.items():
-        if not name.lower().endswith(TABLE_KINDS):
-            left_out[name] = reason
+    left_out = {**found.left_out, **tables_left_out}
+    if not notes:
+        raise documents.no_text_error(path, (*documents.KINDS, *TABLE_KINDS), left_out)
     return _sorted_notes(notes, left_out)
 
 
@@ -256,7 +249,7 @@ def _read_table(path: Path, name: str) -> list[Note]:
         TextError: It has no column of texts.
     """
     table = tables.read_table(path)
-    rename = "its first line, by renaming the column"
+    rename = "renaming a column in the first line of the table"
     text_column = tables.find_column(table, "", TEXT_COLUMNS, rename)
     patient_column = tables.find_column(table, "", PATIENT_COLUMNS, rename, needed=False)
     date_column = tables.find_column(table, "", DATE_COLUMNS, rename, needed=False)

@@ -17,6 +17,7 @@ from scipy.stats import kendalltau
 from evaluation import decisions, evidence, figures
 from evaluation.answers import Item
 from evaluation.decisions import Correction, Decision, Part
+from evaluation.measures import measure_label
 from evaluation.metrics import Score, bootstrap, wilson
 from evaluation.outcomes import Outcomes
 from evaluation.published import Number, Published, Rule
@@ -384,7 +385,7 @@ class ShareText:
 
 
 RESCUED = ShareText(
-    "Of the first statements that wrongly found nothing, the share that a later step resolved",
+    evidence.sentence_case(measure_label("rescued")),
     "a later step resolved {share} of the first Cypher statements that wrongly found nothing "
     "(n = {n})",
 )
