@@ -404,7 +404,7 @@ def test_the_answer_of_the_page_compares_the_rules_with_the_model_on_the_same_no
             rows.append(make_row(by_model, note, arm="llm", model="Model"))
     answer, details = scores.summary(Outcomes(rows, draws=DRAWS)).split("\n\n")
     assert answer.startswith("**On 20 synthetic notes")
-    assert f"On 12 of these notes, the rules' F1 is {verdict}" in answer
+    assert f"Compared on 12 of these notes, the rules' F1 is {verdict}" in answer
     assert is_short(answer)
     assert "that of the language model is" in details
 

@@ -132,7 +132,7 @@ def read_documents(
     """Read the documents in a folder as ``read_folder`` does; there may be none.
 
     Args:
-        folder: The folder.
+        folder: Where to look; hidden files and folders are left out.
         cache: The folder in which the text of documents is kept, as in ``read_folder``.
         other_kinds: Endings of the files that the caller reads. The result does not name them.
 
@@ -175,7 +175,7 @@ def no_text_error(folder: Path, kinds: Sequence[str], left_out: Mapping[str, str
     """Return the error of a folder without text, with the reasons of what was left out.
 
     Args:
-        folder: The folder.
+        folder: Where the documents were looked for.
         kinds: Endings of the files that are read.
         left_out: The reason for each file that was left out, by its name.
     """

@@ -827,11 +827,11 @@ def _unparsed_in_words(n: int) -> str:
 
 
 _PARTS = {
-    "lies above one half": "most",
-    "lies below one half": "fewer than half of the",
-    "contains one half": "perhaps half of the",
+    "lies above one half": "most cited passages contain the right answer",
+    "lies below one half": "fewer than half of the cited passages contain the right answer",
+    "contains one half": "it is unclear whether most cited passages contain the right answer",
 }
-"""Where the interval of a share lies -> the share in a word."""
+"""Where the interval of a share lies -> the share in words."""
 
 
 def _citing_in_words(outcomes: Outcomes) -> tuple[str, str]:
@@ -846,7 +846,7 @@ def _citing_in_words(outcomes: Outcomes) -> tuple[str, str]:
     right = rag.score(RIGHT_CITED)
     part = _PARTS[_side_of_half(right)]
     return (
-        f"{cites}, and {part} cited passages contain the right answer.",
+        f"{cites}, and {part}.",
         "Of the passages that the model's answers with a value cite, "
         f"{figures.score_text(right)} contain the right answer.",
     )

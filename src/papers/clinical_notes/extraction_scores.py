@@ -392,7 +392,7 @@ def summary(outcomes: Outcomes, perfect_recall: Mapping[Status, float] | None = 
     if not denials.frame.empty:
         share = figures.score_text(denials.score("accuracy"))
         first.append(
-            "With medspaCy's own rules and this project's list of terms for seizures, ConText "
+            "With medspaCy's own rules and this project's terms for seizures, ConText "
             f"recognises {share} of the notes that deny seizures."
         )
         second.append(_perfect_recall_in_words(perfect_recall))
@@ -411,7 +411,7 @@ def _difference_in_words(shared: Outcomes) -> str:
     elif is_significant:
         verdict = "significantly lower than"
     return (
-        f"On {comparison.test.n} of these notes, the rules' F1 is {verdict} that of "
+        f"Compared on {comparison.test.n} of these notes, the rules' F1 is {verdict} that of "
         f"{_model_of(shared)}, with a difference of {figures.points(comparison.test)} points."
     )
 
