@@ -104,7 +104,7 @@ def read_labelled(path: Path, notes: Notes) -> list[LabelledQuery]:
         TextError: A column is missing, or a row names nothing that is in the notes.
     """
     table = tables.read_table(path)
-    rename = "its first line, by renaming the column"
+    rename = "renaming a column in the first line of the table"
     query_column = tables.find_column(table, "", QUERY_COLUMNS, rename)
     relevant_column = tables.find_column(table, "", RELEVANT_COLUMNS, rename)
     columns = {}
