@@ -137,6 +137,18 @@ def test_the_menus_offer_the_strata_and_the_measures(page: Page, tmp_path: Path)
     assert "measure=recall" in page.url
 
 
+def test_a_chapter_without_answers_is_named_and_rows_without_answers_are_not_offered(
+    page: Page, tmp_path: Path
+) -> None:
+    visit(page, tmp_path, nb="99_none")
+    assert "No chapter “99_none” has answers here." in page.get_by_role("status").first.inner_text()
+    visit(page, tmp_path, arm="question")
+    assert page.locator("#rag-viewer > p[role=status]").count() == 0
+    assert page.get_by_label("Rows").count() == 1
+    visit(page, tmp_path, arm="judge")
+    assert page.get_by_label("Rows").count() == 0
+
+
 def test_a_released_answer_says_what_it_lacks_and_the_chosen_arm_is_first(
     page: Page, tmp_path: Path
 ) -> None:

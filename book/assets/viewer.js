@@ -33,7 +33,7 @@
   // what stands where a licence forbids passing on the text; the question's id tells it from the others
   const WITHHELD = "[text withheld by its licence]";
   const readable = ({ withheld, question }) => !withheld && question !== WITHHELD;
-  const title = ({ question, name }) => (question === WITHHELD ? `${name} (texts withheld)` : question || name);
+  const title = ({ question, name }) => (question === WITHHELD ? `${name} (some texts withheld)` : question || name);
   const counted = (number) => number.toLocaleString("en");
   const experiments = [];
   const lists = new Map(); // name -> questions of an experiment
@@ -130,6 +130,7 @@
     return {
       experiment,
       open,
+      unknown: given.get("nb") && experiment?.name !== given.get("nb") ? given.get("nb") : "",
       arm: given.get("arm") ?? "",
       against: given.get("arm") ? given.get("against") ?? "" : "",
       model: given.get("model") ?? (open ? first : ""),
@@ -141,7 +142,7 @@
     };
   };
   const address = (changes) => {
-    const { experiment, open, ...rest } = state();
+    const { experiment, open, unknown, ...rest } = state();
     const wanted = { nb: experiment.name, ...rest, ...changes };
     if ("nb" in changes) Object.assign(wanted, { arm: "", against: "", model: "", unit: "", rows: "", measure: "" });
     if ("nb" in changes) delete wanted.show;
@@ -266,7 +267,7 @@
       facts([["True answer", trueAnswer(unit.gold ?? (readable(unit) ? "see the measures" : "withheld by its licence"))],
         ["Question's id", unit.id], [fieldName("task"), unit.task && !Object.values(unit.strata).includes(unit.task) && fieldValue(unit.task)], ["Split", unit.split === "test" ? "" : unit.split],
         ...strataFacts(unit.strata)]),
-      readable(unit) ? null : make("p", { class: "rag-run" }, "We may not pass on the texts of this question under their licence. Your own run shows them: ",
+      readable(unit) ? null : make("p", { class: "rag-run" }, "Their licence forbids us to pass on the texts marked as withheld. Your own run shows them: ",
         make("code", {}, `make notebook NB=${wanted.experiment.name} && make book`), "."),
       make("div", { class: "rag-side-by-side" }, ...shown.map((row) => make("section", { class: "rag-answered" },
         make("h3", {}, arms[row.arm] ?? row.arm, " ", mark(row)),
@@ -355,7 +356,9 @@
     const search = make("input", { type: "search", name: "text", value: wanted.text,
       onchange: (event) => { location.hash = address({ text: event.target.value, unit: "" }); } });
     const link = (unit, text, attributes = {}) => make("a", { href: address({ unit: unit.id }), ...attributes }, text);
-    const choices = rowChoices(units, wanted);
+    // rows of which the selected arms answered nothing are not offered
+    const isAnswered = (rows) => units.some((unit) => wasAsked(unit, { ...wanted, rows }) && compares(mine(unit, { ...wanted, rows })));
+    const choices = rowChoices(units, wanted).filter(([rows]) => rows === wanted.rows || isAnswered(rows));
     const measured = Object.entries(experiment.measures ?? {});
     // the measure of the scores, where there is only one
     const [onlyMark, ...otherMarks] = experiment.marks ?? [];
@@ -385,7 +388,8 @@
     const scores = (unit) => compared && scoresOf(unit, wanted).every((score) => score !== null)
       ? make("span", { class: "rag-scores" }, scoresOf(unit, wanted).map((score, at) =>
         `${experiment.arms[[wanted.arm, wanted.against][at]]} ${score.toFixed(2)}`.replace(" -", " −")).join(", ")) : null;
-    root.replaceChildren(filters,
+    const missing = wanted.unknown && `No chapter “${wanted.unknown}” has answers here. Chapter ${experiment.name.slice(0, 2)} is shown instead.`;
+    root.replaceChildren(...(missing ? [make("p", { class: "rag-run", role: "status" }, missing)] : []), filters,
       make("p", { class: "rag-tools rag-count" },
         make("output", {}, `${counted(found.length)} of ${counted(asked.length)} questions${kind}${partly}${by}${order}`),
         wanted.open && wanted.show === "disagree" ? make("a", { href: address({ show: "all" }) }, "Show all questions") : null),

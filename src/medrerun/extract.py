@@ -31,7 +31,6 @@ def train(  # noqa: PLR0913  # options of a command
     from papers.biomedrag import own_rows, system  # noqa: PLC0415
 
     _show_log()
-    say_model_cost()
     options = system.Options(
         task=task,
         taught=taught,
@@ -39,7 +38,9 @@ def train(  # noqa: PLR0913  # options of a command
         max_words=max_words,
         descriptions=own_rows.read_descriptions(descriptions) if descriptions else None,
     )
-    trained = system.train(own_rows.read_rows(file), name or file.stem, options)
+    rows = own_rows.read_rows(file)
+    say_model_cost()
+    trained = system.train(rows, name or file.stem, options)
     sys.stdout.write(f"\n{trained}\n")
 
 
@@ -53,8 +54,10 @@ def apply(
     from papers.biomedrag import own_rows, system  # noqa: PLC0415
 
     _show_log()
+    extractor = system.load(name)
+    rows = own_rows.rows_of_arguments(texts)
     say_model_cost()
-    answers = system.load(name).apply(own_rows.rows_of_arguments(texts))
+    answers = extractor.apply(rows)
     for answer in answers:
         if as_json:
             sys.stdout.write(f"{json.dumps(answer.as_dict(), ensure_ascii=False)}\n")

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from evaluation import evidence, figures
+from evaluation import evidence, figures, formats
 from evaluation.figures import standalone_svg
 from evaluation.markup import Markup, escape, fine_print
 from evaluation.published import Kind, published, rows_in_words
@@ -403,7 +403,9 @@ def _estimate_in_words(estimate: Mapping[str, Any], models: str = "") -> str:
     if not estimate["arms"]:
         return f"{estimate['label']}: {difference}, {n}"
     measure = _measure_in_words(_measure_of(estimate, models), estimate.get("where") or {})
-    arms = [f"{figures.number(arm['value'], unit)} for {arm['label']}" for arm in estimate["arms"]]
+    names = formats.quoted_names([arm["label"] for arm in estimate["arms"]])
+    values = [figures.number(arm["value"], unit) for arm in estimate["arms"]]
+    arms = [f"{value} for {name}" for value, name in zip(values, names, strict=True)]
     return f"{measure} is {' and '.join(arms)}, a difference of {difference} ({n})."
 
 

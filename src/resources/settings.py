@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
@@ -24,6 +25,8 @@ from resources.env_file import EnvFileError, read_env_file
 
 Profile = Literal["smoke", "laptop", "paper"]
 T = TypeVar("T")
+
+_FORMAT_WARNING = warnings.formatwarning
 
 ROOT = env_file.ROOT
 """The project's folder."""
@@ -431,6 +434,7 @@ def run_name(profile: str) -> str:
 def run_command_line(command: Callable[[], int]) -> int:
     """Run a command line and return its exit status; a user's error is printed in one line."""
     _open_standard_streams()
+    warnings.formatwarning = _format_warning
     try:
         return command()
     except PublicError as error:
@@ -441,6 +445,19 @@ def run_command_line(command: Callable[[], int]) -> int:
         return 130
     sys.stderr.write(f"{why}\n")
     return 1
+
+
+def _format_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    """Write a warning to the user as its sentences alone; others with their place in the code."""
+    if category is UserWarning:
+        return f"{message}\n"
+    return _FORMAT_WARNING(message, category, filename, lineno, line)
 
 
 def _open_standard_streams() -> None:
