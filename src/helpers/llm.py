@@ -127,7 +127,7 @@ class LLM:
     def with_cache_salt(self, salt: str) -> Self:
         """Return a copy of the client for timed requests.
 
-        Such a request reuses no prompt that was sent with another salt.
+        On vLLM and llama.cpp, such a request reuses no prompt that was sent with another salt.
 
         Args:
             salt: Any text. vLLM reuses prompts only within a salt. llama.cpp has no salts, and the

@@ -286,7 +286,7 @@ class RunPages:
         results = json.loads(FOREIGN_SERVERS.read_text(encoding="utf-8"))
         rows = []
         for name, server in results.items():
-            for chapter, ran in server["chapters"].items():
+            for chapter, ran in sorted(server["chapters"].items()):
                 rows.append(
                     {
                         "Server": name,
@@ -296,7 +296,11 @@ class RunPages:
                         "What differed": ran["notes"] or "nothing",
                     }
                 )
-        return table(rows, "Chapters of the smoke profile that ran with third-party servers")
+        return table(
+            rows,
+            "Chapters of the smoke profile that ran with third-party servers. The last column says "
+            "how requests, or the model that the server named, differed from what was intended",
+        )
 
     def file(self, path: str) -> str:
         """A file of the project, to be shown in a block of code."""
