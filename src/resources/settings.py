@@ -273,7 +273,10 @@ class Settings(BaseSettings):
         "auto", description="the embedded engine"
     )
     llm_concurrency: int | None = Field(
-        None, ge=1, description="number of concurrent requests; unset: the server's limit"
+        None,
+        ge=1,
+        description="number of concurrent requests; unset: the server's limit, or 64 if it states "
+        "none",
     )
     llm_context: int | None = Field(
         None,
