@@ -45,7 +45,7 @@ def test_reruns_that_can_only_match_are_counted_apart():
         for number, verdict in zip(numbers, verdicts, strict=True)
     ]
     words = board_pages._reruns_in_words(reruns)
-    assert words.startswith("We reran 3 numbers. Of the rerun numbers, one matches by construction")
+    assert words.startswith("We reran 3 numbers. Of these numbers, one matches by construction")
     assert (
         "Of the other 2, none lies within the stated tolerance, 1 lies outside the tolerance"
         in words

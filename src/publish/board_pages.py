@@ -167,7 +167,8 @@ class BoardPages(RunPages):
                 "match within the stated tolerance."
             )
         if compared:
-            sentences.append(_reruns_in_words(compared))
+            n_speeds = sum(cell.is_available for cell in reruns) - len(compared)
+            sentences.append(_reruns_in_words(compared, n_speeds))
         return " ".join(sentences)
 
     @property
@@ -245,9 +246,15 @@ def _compared(reruns: Iterable[Measured]) -> list[Measured]:
     return [cell for cell in available if cell["verdict"] != "not compared"]
 
 
-def _reruns_in_words(reruns: Sequence[Measured]) -> str:
-    """Say how many numbers were rerun, and what became of those that could also differ."""
-    words = "We reran one number." if len(reruns) == 1 else f"We reran {len(reruns)} numbers."
+def _reruns_in_words(reruns: Sequence[Measured], n_speeds: int = 0) -> str:
+    """Say how many numbers were rerun, and what became of those that could also differ.
+
+    Args:
+        reruns: The reruns that are compared with the printed numbers.
+        n_speeds: Number of rerun speeds, which are not compared.
+    """
+    we_reran = "Apart from speeds, we reran" if n_speeds else "We reran"
+    words = f"{we_reran} one number." if len(reruns) == 1 else f"{we_reran} {len(reruns)} numbers."
     free = []
     for cell in reruns:
         is_forced = cell.number.by_construction and cell["verdict"] == "matches"
@@ -259,7 +266,7 @@ def _reruns_in_words(reruns: Sequence[Measured]) -> str:
     forced, it_tests = ("one matches", "the match tests")
     if n_forced > 1:
         forced, it_tests = (f"{n_forced} match", "these matches test")
-    words = f"{words} Of the rerun numbers, {forced} by construction, so {it_tests} nothing."
+    words = f"{words} Of these numbers, {forced} by construction, so {it_tests} nothing."
     if set(free) == {"another model"}:
         return f"{words} {_others_by_another_model(len(free))}"
     return f"{words} Of the other {len(free)}, {_count_reruns(free)}." if free else words

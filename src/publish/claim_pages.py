@@ -467,6 +467,15 @@ def _compared_arms(rule: Rule) -> Iterator[list[str]]:
         yield [rule.arm]
 
 
+_SHOWN: Final[Mapping[Shown, str]] = {
+    "rendered": "in full",
+    "partly": "in part",
+    "impossible": "not shown",
+    "diagram": "redrawn",
+}
+"""What is said of one table or figure, by the way in which the book shows it."""
+
+
 def exhibits_table(paper: str, board: pd.DataFrame) -> str:
     """Tabulate the tables and figures of a paper, and what of each the book shows.
 
@@ -480,7 +489,10 @@ def exhibits_table(paper: str, board: pd.DataFrame) -> str:
     of_paper = board[board["paper"] == paper]
     rows = [_exhibit_row(exhibit, of_paper) for exhibit in printed.exhibits]
     coverage = coverage_words(printed.exhibits)
-    caption = f"Every table and figure of the paper. The book {coverage}"
+    caption = (
+        f"Every table and figure of the paper. The book {coverage}. The last three columns count "
+        "the printed numbers of a table or figure, and those of them that were rescored and rerun"
+    )
     return table(rows, caption, "rag-cards")
 
 
@@ -507,10 +519,10 @@ def _exhibit_row(exhibit: Exhibit, board: pd.DataFrame) -> dict[str, Any]:
 def _place(exhibit: Exhibit) -> Markup:
     """In which way an exhibit is shown, with links to its chapters."""
     if not exhibit.chapters:
-        return escape(exhibit.shown)
+        return escape(_SHOWN[exhibit.shown])
     links = Markup(", ").join(link_to(name, name[:2]) for name in exhibit.chapters)
     word = "chapter" if len(exhibit.chapters) == 1 else "chapters"
-    return Markup("{}, {} {}").format(exhibit.shown, word, links)
+    return Markup("{}, {} {}").format(_SHOWN[exhibit.shown], word, links)
 
 
 def _has_value(numbers: pd.DataFrame, group: str) -> "pd.Series[bool]":

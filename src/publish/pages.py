@@ -133,7 +133,7 @@ class Pages(PaperPages):
             rows.append(row)
         return table(
             rows,
-            "Number of rescored and of rerun numbers that match (within their tolerance), and of "
+            "Compared numbers that match within their tolerance (rescored and rerun), and tested "
             f"claims that hold for the paper's system, in each of {len(rows)} experiments",
         )
 
@@ -239,7 +239,8 @@ class Pages(PaperPages):
         if all(row[PUBLISHED_EVIDENCE] == _NONE for row in rows):
             for row in rows:
                 del row[PUBLISHED_EVIDENCE]
-        return table(rows, f"{len(rows)} claims", "rag-sortable rag-cards rag-claims")
+        caption = f"{len(rows)} claims, each with the answers to both questions and their evidence"
+        return table(rows, caption, "rag-sortable rag-cards rag-claims")
 
     def downloads(self) -> str:
         """Return links to the scoreboard as data, which `files` writes."""

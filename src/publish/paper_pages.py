@@ -314,11 +314,18 @@ def _released_differences(row: Mapping[str, Any]) -> Markup:
         differences = [_difference_over(second, found) for (_, second), found in closest.items()]
     n = max(estimate["n"] for estimate in closest.values())
     n_models = len(row["rescored_estimates"]) // len(closest)
-    smallest = "smaller" if n_models == 2 else "smallest"
-    among = f" (the {smallest} of the differences of {n_models} models)"
-    models = among if n_models > 1 else ""
-    text = f"{figures.listed(differences)}, n = {n:,}{models}"
+    among = _among_models(len(differences), n_models)
+    text = f"{figures.listed(differences)}, n = {n:,}{among}"
     return _named_line("Released files", escape(_together(text)))
+
+
+def _among_models(n_differences: int, n_models: int) -> str:
+    """Say of differences that each is the smallest of several models; empty for one model."""
+    if n_models < 2:
+        return ""
+    each = "each " if n_differences > 1 else ""
+    smallest = "smaller" if n_models == 2 else "smallest"
+    return f" ({each}the {smallest} of the differences of {n_models} models)"
 
 
 def _closest_by_arms(

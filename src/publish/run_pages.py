@@ -97,7 +97,10 @@ class RunPages:
             searches = total_of(map(searches_of, self._records))
             rows.append({"Notebook": Markup("<b>all</b>"), "ANSWERS": ""})
             rows[-1] |= _replayed_columns(replies, searches)
-        caption = "Replies and searches of each run, from the store or repeated"
+        caption = (
+            "Replies and searches of each run, with the number that came from the store, and the "
+            "number of repeated ones that matched"
+        )
         return table(rows, caption)
 
     def software(self) -> str:
