@@ -16,6 +16,10 @@
     }),
   );
 
+  // terms that mean something else on this page, such as a cluster of computers
+  article.querySelectorAll("[data-not-terms]").forEach(({ dataset }) =>
+    dataset.notTerms.split(",").forEach((term) => waiting.delete(term)));
+
   const mark = (node) => {
     for (const [term, { meaning, pattern }] of waiting) {
       const match = pattern.exec(node.data);
@@ -39,6 +43,8 @@
   const outside = "a, code, pre, button, summary, .rag-term, .rag-diagram, table, figure, h1, h2, h3, h4";
   article.querySelectorAll("p, li, dd").forEach((block) => {
     if (block.closest(outside)) return;
+    // a passage that an answer quotes has words of its own
+    if (block.matches("li") && block.closest(".output") && !block.closest(".rag-findings")) return;
     const walker = document.createTreeWalker(block, NodeFilter.SHOW_TEXT);
     const nodes = [];
     while (walker.nextNode()) {
