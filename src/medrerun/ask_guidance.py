@@ -41,8 +41,9 @@ def guidance(  # noqa: PLR0913, PLR0917  # options of a command
         encoder=encoder,
         search=cast(Search, search),
     )
+    opened = system.open_guidance(folder, options)
     say_model_cost()
-    answers = system.open_guidance(folder, options).answer(questions)
+    answers = opened.answer(questions)
     if as_json:
         rows = [answer.as_dict() for answer in answers]
         sys.stdout.write(f"{json.dumps(rows, indent=1)}\n")

@@ -41,8 +41,8 @@ def ask_notes(  # noqa: PLR0913, PLR0917  # options of a command
 
     filters = system.make_filters(patient, since, until, medication)
     _show_log()
-    say_model_cost()
     notes = system.open_notes(path, system.Options(encoder=encoder, topk=topk, home=out))
+    say_model_cost()
     answer = notes.ask(question, filters)
     text = json.dumps(answer.as_dict(), indent=1, default=str) if as_json else str(answer)
     sys.stdout.write(f"{text}\n")
