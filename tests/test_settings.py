@@ -179,3 +179,12 @@ def test_a_low_limit_on_open_files_is_raised_or_named(project: Path, run_in: Run
     assert "Too many files are open at once. Raise the limit (ulimit -n 1024)" in process.stderr
     # nothing is damaged, and nothing is loaded again
     assert not list((project / "_build" / "graph").glob("databases.bad-*"))
+
+
+def test_a_command_prints_a_warning_as_its_sentences_alone():
+    code = (
+        "import warnings; from resources.settings import run_command_line; "
+        "run_command_line(lambda: warnings.warn('A limit ended a thought.'))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stderr == "A limit ended a thought.\n"
