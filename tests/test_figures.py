@@ -268,6 +268,7 @@ def test_a_resized_figure_has_a_drawing_for_a_phone_and_both_are_marked_once() -
 
 
 def test_on_a_phone_a_legend_stands_below_its_panel() -> None:
+    figures.use_style()
     plot, axes = plt.subplots()
     label = "RAG (Format B, LLM copies names), names relevant to the question"
     axes.plot([0, 1], [0, 1], label=label)
