@@ -346,6 +346,40 @@ def test_an_answer_from_a_part_of_the_names_says_so_beside_it(
     assert not missing or "aspirin.\n\nWarnings:\n  The model read only" in str(answer)
 
 
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        (
+            "Does aspirin interact with warfarin?",
+            [
+                "The graph has aspirin.",
+                "The graph has warfarin.",
+                "The graph has an interaction between aspirin and warfarin.",
+            ],
+        ),
+        (
+            "Does aspirin interact with rifampicin?",
+            [
+                "The graph has aspirin.",
+                "The graph has rifampicin.",
+                "The graph has no interaction between aspirin and rifampicin.",
+            ],
+        ),
+        ("What does it cause?", ["The question names no drug of the graph."]),
+    ],
+)
+def test_not_known_comes_with_what_the_graph_has_on_the_drugs(
+    monkeypatch: pytest.MonkeyPatch, question: str, expected: list[str]
+) -> None:
+    facts = tuple(list(map(cypher.sentence, CONTENT.edges))[:1])
+    attempt = cypher.Attempt(partners_of("warfarin"), frozenset())
+    retrieved = cypher.Retrieved((("graph", attempt),), facts)  # type: ignore[arg-type]
+    monkeypatch.setattr(system.Interactions, "retrieve", lambda *_: retrieved)
+    no_graph: Any = None
+    answer = interactions(Scripted(["Not known."]), no_graph).ask(question)
+    assert list(answer.notes[1:]) == expected
+
+
 @pytest.mark.engine
 def test_a_brand_is_answered_by_its_drug_and_said_so(leaflet_graph: Graph) -> None:
     """The paper's failure: "a brand name vs generic name mismatch"; its fallback resolves it."""

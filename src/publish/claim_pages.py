@@ -139,9 +139,9 @@ def counts_table(claims: pd.DataFrame, subjects: Mapping[str, str]) -> str:
         rows.append(cells)
     rows.append({"Paper": f"all ({len(claims)})", **_linked_counts(claims, "")})
     caption = (
-        "Number of claims by the answers to both questions. The first five columns of counts "
-        "answer whether a claim holds for the paper's system. The last four columns answer whether "
-        "it holds here. A count opens its list"
+        "Number of claims by the answers to both questions. The counts marked \"here\" answer "
+        "whether a claim holds here, and the other counts answer whether it holds for the paper's "
+        "system. A count opens its list"
     )
     return table(rows, caption, "rag-cards rag-counts")
 

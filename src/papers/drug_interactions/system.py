@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,7 +21,7 @@ from helpers import graph, llm
 from helpers.graph import Graph
 from helpers.llm import LLM
 from papers.drug_interactions import answering, corpora, cypher, own_text, qa
-from papers.drug_interactions.corpora import Fact
+from papers.drug_interactions.corpora import INTERACTS, Fact
 from papers.drug_interactions.cypher import History, Retrieved, TextToCypher, Turn
 from papers.drug_interactions.graph import (
     QUESTIONS,
@@ -221,6 +222,10 @@ class Interactions:
             notes += _statement_notes(retrieved, asked_text)
         else:
             notes.append("The statement found nothing; the graph was searched for the names.")
+        if answering.abstains(row.answer or ""):
+            corrected = [match.name for match in retrieved.names if match.name]
+            drugs = self.vocabulary.link("; ".join([question, *corrected]))["drug"]
+            notes += _lookup_notes(self.content, drugs)
         shown_text = f"{asked_text} {' '.join(retrieved.facts)}"
         unsupported = self._names(row.answer or "") - self._names(shown_text)
         if unsupported:
@@ -284,6 +289,18 @@ def _name_notes(retrieved: Retrieved, asked_text: str) -> list[str]:
             notes.append(name.correction)
         elif not name.query_back:
             notes.append(f"The graph has no {name.written!r}.")
+    return notes
+
+
+def _lookup_notes(content: KnowledgeGraph, drugs: Sequence[str]) -> list[str]:
+    """What the graph has on the drugs of a question that the model answered with "Not known"."""
+    if not drugs:
+        return ["The question names no drug of the graph."]
+    notes = [f"The graph has {drug}." for drug in drugs]
+    linked_pairs = {frozenset((fact.start, fact.end)) for fact in content.of_type(INTERACTS)}
+    for first, second in combinations(drugs, 2):
+        found = "an" if frozenset((first, second)) in linked_pairs else "no"
+        notes.append(f"The graph has {found} interaction between {first} and {second}.")
     return notes
 
 
