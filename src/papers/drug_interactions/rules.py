@@ -1075,12 +1075,13 @@ class StatedGain:
 
     def scales_text(self) -> str:
         """Return on which scales the stated gain holds, as a sentence."""
-        gain = f"gain of {100 * self.stated:.0f} %"
+        rows = figures.listed([baseline.row for baseline in self.baselines])
+        gain = f"a gain of {100 * self.stated:.0f} % over {rows}"
         scales = self.scales()
         if not scales:
-            return f"On none of the three scales does a {gain} agree with Table II."
+            return f"On none of the three scales does {gain} agree with Table II."
         by_scales = evidence.sentence_case(figures.listed(scales))
-        return f"{by_scales}, a {gain} agrees with Table II."
+        return f"{by_scales}, {gain} agrees with Table II."
 
 
 def stated_gains(printed: Published, size: str = "70b") -> dict[str, StatedGain]:
@@ -1119,5 +1120,5 @@ def _decide_gain(printed: Published, name: str) -> Decision:
     scales = [set(gain.scales()) for gain in gains.values()]
     common_scales = set.intersection(*scales)
     if own_scales and not common_scales:
-        return Decision("inconclusive", f"{why} No scale gives both stated gains.")
+        return Decision("inconclusive", f"{why} No single scale gives both stated gains.")
     return Decision(decisions.exactly(bool(own_scales)), why)
