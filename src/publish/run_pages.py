@@ -253,7 +253,7 @@ class RunPages:
             rows.append(_total_cost_row(records))
         return table(
             rows,
-            "Requests to language models. The last two columns are estimates, for one GPU that "
+            'Requests to language models. "One GPU" and "Hosted" are estimates, for one GPU that '
             f"processes {GPU_RATE:,} tokens a second and for a hosted model that costs "
             f"{PRICE_IN:.2f} dollars per million tokens of prompts and {PRICE_OUT:.2f} dollars per "
             "million tokens of replies",

@@ -223,15 +223,21 @@ class Interactions:
         else:
             notes.append("The statement found nothing; the graph was searched for the names.")
         if answering.abstains(row.answer or ""):
-            corrected = [match.name for match in retrieved.names if match.name]
-            drugs = self.vocabulary.link("; ".join([question, *corrected]))["drug"]
-            notes += _lookup_notes(self.content, drugs)
+            notes += _lookup_notes(self.content, self._drugs_of(question, retrieved))
         shown_text = f"{asked_text} {' '.join(retrieved.facts)}"
         unsupported = self._names(row.answer or "") - self._names(shown_text)
         if unsupported:
             names = ", ".join(sorted(unsupported))
             notes.append(f"The answer also names what the facts do not hold: {names}.")
         return notes
+
+    def _drugs_of(self, question: str, retrieved: Retrieved) -> list[str]:
+        """The drugs of the graph that a question names, also by a brand or misspelt."""
+        texts = [question]
+        for match in retrieved.names:
+            if match.name and match.written.lower() in question.lower():
+                texts.append(match.name)
+        return self.vocabulary.link("; ".join(texts))["drug"]
 
     def _names(self, text: str) -> set[str]:
         """The names of the graph in a text."""
