@@ -1004,7 +1004,7 @@ def test_every_number_and_claim_is_decided_or_has_a_reason(
     assert n_branded > 0
     assert f"{n_branded} name a brand that the graph lacks" in first_try.note
     similarity = run._values["rerun", "drug_interactions.text.similarity"]
-    assert "Of MedQuAD's 7 questions, " in similarity.note
+    assert "Of the 7 questions from MedQuAD, " in similarity.note
     own = {name: finding.answer for name, finding in answers_here(run).items()}
     for name in ("drugrag_beats_baselines_on_sets", "multi_hop"):
         assert own[name] == "with the claim", name
@@ -1117,7 +1117,7 @@ def test_questions_that_no_graph_of_drugs_can_answer_decide_no_claim(
     assert {estimate.n for estimate in decision.estimates} == {20}
     for estimate in decision.estimates:
         assert estimate.where["sort"] == list(SORTS_IN_SCOPE)
-    assert qa_report.scope_words(rows).startswith("Of MedQuAD's 60 questions, 20 ask")
+    assert qa_report.scope_words(rows).startswith("Of the 60 questions from MedQuAD, 20 ask")
 
 
 def test_a_loss_by_replies_of_not_known_alone_refutes_no_lead_in_cosine() -> None:
@@ -1605,8 +1605,8 @@ def test_a_slight_gain_is_found_with_enough_questions_and_left_open_with_a_hundr
         (
             0.4,
             1.0,
-            "DrugRAG's answers are farther from MedQuAD's reference answers than the answers of no "
-            "retrieval and text RAG.",
+            "DrugRAG's answers are farther from MedQuAD's reference answers than those of no "
+            "retrieval and text RAG are.",
         ),
         (0.8, 1.0, ""),
         (
@@ -1618,8 +1618,8 @@ def test_a_slight_gain_is_found_with_enough_questions_and_left_open_with_a_hundr
             0.4,
             0.0,
             "With chapter 05's graph, read from text, DrugRAG has no significant lead. "
-            "DrugRAG's answers are farther from MedQuAD's reference answers than the answers of no "
-            "retrieval and text RAG.",
+            "DrugRAG's answers are farther from MedQuAD's reference answers than those of no "
+            "retrieval and text RAG are.",
         ),
     ],
 )

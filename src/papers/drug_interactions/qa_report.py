@@ -159,8 +159,8 @@ def scope_words(medquad: Outcomes) -> str:
     n_questions = medquad.frame.unit.nunique()
     n_in_scope = within_scope(medquad).frame.unit.nunique()
     return (
-        f"Of MedQuAD's {n_questions} questions, {n_in_scope} ask for side effects, precautions or "
-        "interactions"
+        f"Of the {n_questions} questions from MedQuAD, {n_in_scope} ask for side effects, "
+        "precautions or interactions"
     )
 
 
@@ -285,8 +285,8 @@ def _limits(known: Outcomes, medquad: Outcomes) -> str:
     if nearer:
         others = figures.listed(nearer)
         limits.append(
-            "DrugRAG's answers are farther from MedQuAD's reference answers than the answers of "
-            f"{others}."
+            "DrugRAG's answers are farther from MedQuAD's reference answers than those of "
+            f"{others} are."
         )
     return " ".join(limits)
 
