@@ -1285,9 +1285,9 @@ def test_the_lead_on_chains_stands_beside_what_a_search_for_names_finds() -> Non
     decision = decide_here("leads_most_on_chains", Outcomes(rows, labels=qa.LABELS, draws=200))
     assert decision.verdict == "differs"
     for words in (
-        "On questions with one hop, the model's last Cypher statement is right for 0 of 10 "
+        "On questions with one hop, the last Cypher statement is right for 0 of 10 "
         "questions. The evidence in DrugRAG's prompts contains 100.0 % [",
-        "On questions with two hops, the model's last Cypher statement is right for 10 of 10 "
+        "On questions with two hops, the last Cypher statement is right for 10 of 10 "
         "questions. The evidence in DrugRAG's prompts contains 50.0 % [",
         "all facts about the names in a question has an F1 of 25.0 % [",
         "on the 10 questions with two hops that this run drew.",

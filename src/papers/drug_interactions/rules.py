@@ -568,7 +568,7 @@ def _chains_text(outcomes: Outcomes) -> str:
         reach = replace(reached.score("within_reach", "drugrag"), unparsed=0)
         search = plain.score("f1", "keyword")
         sentences.append(
-            f" On questions with {kind}, the model's last Cypher statement is right for {n_right} "
+            f" On questions with {kind}, the last Cypher statement is right for {n_right} "
             f"of {len(statements)} questions. The evidence in DrugRAG's prompts contains "
             f"{figures.score_text(reach)} of the right names. Without any model, a search for all "
             f"facts about the names in a question has an F1 of {figures.score_text(search)} on the "
