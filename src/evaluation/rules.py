@@ -507,9 +507,7 @@ def _no_answers(rule: Rule, missing: Sequence[str], scoped: _Scoped, kind: Basis
         return decisions.another_model(rule.scope, scoped.others)
     names = [scoped.rows.label(arm) for arm in missing]
     has_none = "The authors released no" if kind == "rescored" else "The chapter's run has no"
-    whose = names[0] if len(names) == 1 else "these methods"
-    unknown = measure_of(rule.measure, whose)
-    why = f"{has_none} results of {figures.listed(names)}, so {unknown} is unknown."
+    why = f"{has_none} results of {figures.listed(names)}."
     reasons = dict.fromkeys(scoped.rows.why_not_run(arm) for arm in missing)
     return Decision("not tested", " ".join([why, *reasons]).strip(), reason="no answers")
 

@@ -18,6 +18,7 @@ from evaluation.record import Run
 from papers.biomedrag.corpora import KEYS
 from papers.biomedrag.retriever import UNTAUGHT
 from papers.biomedrag.study import (
+    INTERACTING,
     MAX_UNPARSED,
     comparable,
     name_rows,
@@ -177,12 +178,10 @@ def _rows_in_words(out: Outcomes, tests: Gains) -> dict[str, str]:
     """Name the rows of each data set that are compared: `GIT`, or which of all that were asked."""
     rows_by_name = {}
     for name, comparison in tests.items():
-        n_compared, n_all = comparison.test.n, _all_rows(out, name, comparison).test.n
+        n_compared, n_all = comparison.test.n, _n_all_rows(out, name, comparison)
         rows_by_name[name] = name
         if n_compared != n_all:
-            rows_by_name[name] = (
-                f"the {n_compared:,} of {n_all:,} rows of {name} that state an interaction"
-            )
+            rows_by_name[name] = f"the {n_compared:,} of {n_all:,} rows of {name} {INTERACTING}"
     return rows_by_name
 
 
@@ -190,7 +189,7 @@ def _left_out_texts(out: Outcomes, tests: Gains) -> list[str]:
     """Say how many rows the comparisons leave out; empty for comparisons of all rows."""
     sentences = []
     for name, comparison in tests.items():
-        n_left_out = _all_rows(out, name, comparison).test.n - comparison.test.n
+        n_left_out = _n_all_rows(out, name, comparison) - comparison.test.n
         if n_left_out:
             sentences.append(
                 f"The comparisons on {name} above leave out the {n_left_out:,} test rows that "
@@ -220,9 +219,8 @@ def _changes_text(tests: Gains, names: Sequence[str], rows_by_name: Mapping[str,
     if len(unclear) == 1:
         return f"Its accuracy is {changes}, where the difference is not significant."
     if unclear:
-        return (
-            f"Its accuracy is {changes}. The last {len(unclear)} differences are not significant."
-        )
+        n_unclear = figures.in_words(len(unclear))
+        return f"Its accuracy is {changes}. The last {n_unclear} differences are not significant."
     return f"Its accuracy is {changes}."
 
 
@@ -329,7 +327,7 @@ def _level_texts(out: Outcomes, tests: Gains, used: Added) -> list[str]:
     for name, comparison in tests.items():
         score = figures.number(comparison.scores[0].value)
         of_all = _all_rows_text(out, name, comparison)
-        kind = " that state an interaction" if of_all else ""
+        kind = f" {INTERACTING}" if of_all else ""
         sentences.append(
             f"With the example, the {used.use} model is right on {score} of "
             f"{comparison.test.n:,} test rows of {name}{kind}."
@@ -345,9 +343,9 @@ def _level_texts(out: Outcomes, tests: Gains, used: Added) -> list[str]:
 
 def _all_rows_text(out: Outcomes, name: str, comparison: Comparison) -> str:
     """Give the difference on all test rows, where not all are compared with printed numbers."""
-    all_rows = _all_rows(out, name, comparison)
-    if all_rows.test.n == comparison.test.n:
+    if _n_all_rows(out, name, comparison) == comparison.test.n:
         return ""
+    all_rows = _compare_all_rows(out, name, comparison)
     change = change_in_words(all_rows)
     is_clear = is_higher(all_rows) or is_lower(all_rows)
     unclear = "" if is_clear else ", but this difference is not significant"
@@ -357,11 +355,22 @@ def _all_rows_text(out: Outcomes, name: str, comparison: Comparison) -> str:
     )
 
 
-def _all_rows(out: Outcomes, name: str, comparison: Comparison) -> Comparison:
+def _rows_of_arms(out: Outcomes, name: str, comparison: Comparison) -> Outcomes:
+    """Return the answers of the arms of a comparison to all test rows of a data set."""
+    return out.where(source="rerun", task=name, arm=[comparison.first, comparison.second])
+
+
+def _n_all_rows(out: Outcomes, name: str, comparison: Comparison) -> int:
+    """Count the test rows of a data set that both arms of a comparison answered."""
+    answers = _rows_of_arms(out, name, comparison).frame
+    arms_by_row = answers.groupby("unit").arm.nunique()
+    return int((arms_by_row == 2).sum())
+
+
+def _compare_all_rows(out: Outcomes, name: str, comparison: Comparison) -> Comparison:
     """Compare the same arms on all test rows of a data set."""
-    arms = (comparison.first, comparison.second)
-    rows = out.where(source="rerun", task=name, arm=list(arms))
-    return rows.compare([arms], "right")[0]
+    rows = _rows_of_arms(out, name, comparison)
+    return rows.compare([(comparison.first, comparison.second)], "right")[0]
 
 
 def _printed_texts(printed: Published, names: Sequence[str], used: Added) -> list[str]:
@@ -399,16 +408,25 @@ def table(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]) 
             printed = _printed_gains(run.printed, name, added)
             model = _model(out.where(task=name), comparison.first)
             rows.append(_row(name_rows(out, name), what, comparison, printed, model))
-            rows += _rows_of_all(out, name, what, comparison, model)
+            if _n_all_rows(out, name, comparison) != comparison.test.n:
+                all_rows = _compare_all_rows(out, name, comparison)
+                rows.append(_row(f"{name}, all test rows", what, all_rows, "", model))
     for what, tests in _other_tests(out, names, floors):
         for name, comparison in tests.items():
             model = _model(out.where(task=name), comparison.first)
             rows.append(_row(name_rows(out, name), what, comparison, "", model))
     caption = (
         "Accuracy with BiomedRAG's example, without it, with other examples, and without a "
-        "language model. A positive difference favours the arm named first."
+        f"language model. A positive difference favours the arm named first.{_left_out_note(names)}"
     )
     return figures.table(pd.DataFrame(rows), caption, sample=out.sample)
+
+
+def _left_out_note(names: Sequence[str]) -> str:
+    """Say which methods without a language model are not compared; empty if all are."""
+    if set(NO_PAIR_GIVEN).isdisjoint(names):
+        return ""
+    return " Methods that are given the gold pair are left out."
 
 
 def _other_tests(
@@ -448,19 +466,6 @@ def best_floors(out: Outcomes, names: Sequence[str], floors: Sequence[str]) -> G
 def _printed_gains(printed: Published, name: str, added: Added) -> str:
     found = {row: printed_gain(printed, name, row) for row in added.rows}
     return "; ".join(f"{value} ({_MODELS[row]})" for row, value in found.items() if value)
-
-
-def _rows_of_all(
-    out: Outcomes, name: str, what: str, comparison: Comparison, model: str
-) -> list[dict[str, Any]]:
-    """Return the line of all rows of a data set, if not all are compared with printed numbers."""
-    arms = (comparison.first, comparison.second)
-    rows = out.where(source="rerun", task=name, arm=list(arms))
-    n_compared = comparable(rows).frame.unit.nunique()
-    if n_compared == rows.frame.unit.nunique():
-        return []
-    all_rows = rows.compare([arms], "right")[0]
-    return [_row(f"{name}, all test rows", what, all_rows, "", model)]
 
 
 def _row(name: str, what: str, comparison: Comparison, printed: str, model: str) -> dict[str, Any]:
@@ -503,7 +508,7 @@ def plot(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]) -
         f"F1 on {figures.listed(list(names))}, without and with BiomedRAG's example. A ring shows "
         "the printed F1, which is that of LLaMA2 13B beside fine-tuned models and that of GPT-4 "
         "beside prompted ones. A dot shows the F1 of this run with its 95 % interval, which counts "
-        "rows with the same text as one unit. Further right is better."
+        f"rows with the same text as one unit. Further right is better.{_left_out_note(names)}"
     )
     return figures.figure(
         dumbbell.plot(groups, key=_KEY),

@@ -86,8 +86,9 @@ def decision(out: Outcomes) -> Decision:
     document, fewest = (figures.number(score.value, "ratio", digits=1) for score in at_least.scores)
     several = figures.in_words(SEVERAL)
     why = (
-        'The text that BiomedRAG retrieves for a released GIT prompt (its "document") has '
-        f"{document} words on average. {several.capitalize()} sentences would together have at "
+        f"The example in a prompt of the released answers for GIT has {document} words on average, "
+        "with the head and tail that stand around a chunk. "
+        f"{several.capitalize()} sentences would together have at "
         f"least {fewest} words on average. The difference is {_words_text(at_least)} "
         f"(n = {at_least.test.n:,} prompts). Of the {several} sentences, the released prompts show "
         "only the nearest one, so the shortest sentences of the validation split stand in for the "

@@ -31,6 +31,7 @@ from evaluation.published import Number, Published
 from evaluation.vocabulary import Tested
 from helpers.counting import part_in_words
 from papers.biomedrag.corpora import KEYS
+from papers.biomedrag.study import INTERACTING
 
 _WHICH_VALUE: Final = re.compile(r"n not read \(\d of \d\)")
 _RA_KNN: Final = re.compile(r"(.+?), (RA-KNN(?:-\d+)?)(?:, (.+))?")
@@ -546,7 +547,7 @@ def decision(printed: Published, claim: str) -> Decision:
     why = _reason(table, table["verdict"] == decided)
     if any("ddi" in number for number in COMPARED[claim]):
         why += (
-            f" On DDI, we count only the {INTERACTIONS} test rows that state an interaction, "
+            f" On DDI, we count only the {INTERACTIONS} test rows {INTERACTING}, "
             "because the printed recalls suggest that the paper does so too."
         )
     why += _MORE.get(claim, "") + _nearest_text(printed, claim)

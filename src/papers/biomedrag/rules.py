@@ -15,7 +15,7 @@ from evaluation.outcomes import Comparison, Outcomes
 from evaluation.published import Published, Rule
 from evaluation.rules import evaluate
 from papers.biomedrag import gains, lengths, printed_tests
-from papers.biomedrag.study import comparable
+from papers.biomedrag.study import INTERACTING, comparable
 
 ENCODERS: Final = "fine-tuned encoders (BERT, BioBERT, GatorTron)"
 TUNED_KNN: Final = "lora_knn_"
@@ -346,7 +346,7 @@ def _described(
     first_arm, second_arm = (f"for {words[arm]}" for arm in arms)
     all_rows = outcomes.where(task=name).compare([arms], "right")[0].test
     is_of_some = all_rows.n != test.n
-    kind = " that state an interaction" if is_of_some else ""
+    kind = f" {INTERACTING}" if is_of_some else ""
     compared = f"the rows of {name}{kind}" if is_of_some else name
     sentences = [
         f"On {compared}, accuracy is {first} {first_arm} and {second} {second_arm}. The difference "

@@ -98,6 +98,8 @@ NO_INTERACTION: Final = "None"
 """The relation of DDI's rows that state no interaction."""
 STATED: Final = "an interaction"
 """Value of the stratum "relation" of the other rows of DDI."""
+INTERACTING: Final = "that state an interaction"
+"""How sentences tell these rows from the others."""
 QUESTIONS: Final = {
     "ADE-corpus-v2": "Does the sentence tell of an adverse effect that a drug caused?",
     "MTSamples": "To which medical specialty does the report belong?",
@@ -196,7 +198,7 @@ def name_rows(out: Outcomes, name: str) -> str:
     compared = comparable(rows)
     if len(compared.frame) == len(rows.frame):
         return name
-    return f"{name}, {compared.frame.unit.nunique():,} rows that state an interaction"
+    return f"{name}, {compared.frame.unit.nunique():,} rows {INTERACTING}"
 
 
 @dataclass(frozen=True)
@@ -405,10 +407,7 @@ def _note(cell: Cell, compared: Outcomes, rows: Outcomes) -> str:
     if len(compared.frame) == len(rows.frame):
         return note
     n_rows, n_all = compared.frame.unit.nunique(), rows.frame.unit.nunique()
-    return (
-        f"{note} The value covers only the {n_rows:,} of {n_all:,} test rows that state an "
-        "interaction."
-    )
+    return f"{note} The value covers only the {n_rows:,} of {n_all:,} test rows {INTERACTING}."
 
 
 def _on_all_rows(rows: Outcomes, measure: str) -> str:

@@ -382,11 +382,10 @@ def load(name: str = "", *, model: LLM | None = None) -> Extractor:
     names = trained_names()
     chosen = name or next(iter(names), "")
     if chosen not in names:
-        known = ", ".join(names) or "none"
-        raise CorpusError(
-            f"There is no trained system {name!r}; there are: {known}. Train one: medrerun extract "
-            "train FILE."
-        )
+        found = "No system is trained yet."
+        if names:
+            found = f"There is no trained system {name!r}; there are: {', '.join(names)}."
+        raise CorpusError(f"{found} Train one: medrerun extract train FILE")
     try:
         content = json.loads((folder_of(chosen) / ROWS_FILE).read_text(encoding="utf-8"))
         with np.load(folder_of(chosen) / SCORER_FILE) as stored:
