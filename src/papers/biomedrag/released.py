@@ -370,7 +370,7 @@ def choices_plot(choices: Mapping[str, Sequence[Choice]], draws: int) -> figures
     n_sentences = max(map(len, choices.values()))
     caption = (
         f"How often the released document shows the relation of its sentence, among {n_sentences} "
-        f"sentences of GIT. The numbers are {figures.listed(counts)}."
+        f"sentences of GIT, with 95 % intervals. The numbers are {figures.listed(counts)}."
     )
     labels = {arm: label for arm, (_, label) in CHOICES.items()}
     out = Outcomes(rows, labels=labels, draws=draws)
