@@ -316,7 +316,8 @@ def documents_table(
         rows.append(row)
     caption = (
         "Documents that the authors' retrievers chose for the test sentences of GIT. Kappa "
-        "compares the relations of the documents with those of the sentences, and chance gives 0."
+        "compares the relations of the documents with those of the sentences, and chance gives 0. "
+        "In rows named prompts, a document includes the head and tail around its chunk."
     )
     return figures.table(pd.DataFrame(rows), caption)
 
