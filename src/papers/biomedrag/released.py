@@ -38,7 +38,7 @@ LABELS: Final = {
     "earlier": "LLaMA2 13B with BiomedRAG (step 5,000)",
 }
 CHOICES: Final = {
-    "scorer": ("biomedrag/released/scorer_test.json", "trained scorer, m = 5"),
+    "scorer": ("biomedrag/released/scorer_test.json", "scorer, m = 5"),
     "no_diversity": ("biomedrag/released/scorer_test_no_diversity.json", "without diversity"),
     "words_3": ("biomedrag/released/prompts_3.json", "prompts for m = 3"),
     "ablation": ("biomedrag/released/prompts_ablation.json", "prompts of an unnamed ablation"),
@@ -306,9 +306,9 @@ def documents_table(
             "sentences": len(chosen),
             "different documents": len(counts),
             "with one of the two commonest documents": _n_with_commonest(chosen),
-            "their share": commonest_share(chosen),
+            "share of these two": commonest_share(chosen),
             "with a whole validation sentence": n_validation,
-            "with their own relation": sum(choice.hit for choice in chosen),
+            "with the relation of the sentence": sum(choice.hit for choice in chosen),
             "by chance": f"{by_chance(chosen):.1f}",
             "Cohen's kappa": figures.score_text(agreement(chosen, draws), "ratio"),
             "commonest document": counts.most_common(1)[0][0].strip(),
