@@ -508,8 +508,9 @@ def plot(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]) -
         f"F1 on {figures.listed(list(names))}, without and with BiomedRAG's example. A ring shows "
         "the printed F1, which is that of LLaMA2 13B beside fine-tuned models and that of GPT-4 "
         "beside prompted ones. A dot shows the F1 of this run with its 95 % interval, which counts "
-        f"rows with the same text as one unit. Further right is better.{_left_out_note(names)}"
+        "rows with the same text as one unit. Further right is better."
     )
+    caption += _left_out_note(names)
     return figures.figure(
         dumbbell.plot(groups, key=_KEY),
         narrow=dumbbell.plot(groups, is_narrow=True, key=_KEY),
