@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,6 +18,7 @@ from helpers.graph import Graph
 from papers.across_papers.arms import LookedUp
 from papers.across_papers.questions import KindQuestion
 from papers.side_effects import (
+    catalogue,
     corpus,
     facts as beyond,
     forward,
@@ -32,6 +34,7 @@ from papers.side_effects.reading import ASK_FORMS, EXAMPLES, Reader, examples_fo
 from papers.side_effects.system import SideEffects
 from rag.names import Vocabulary
 from rag.system_answer import SystemAnswer
+from resources import datasets
 
 
 @pytest.fixture(scope="module")
@@ -337,8 +340,58 @@ def test_a_drug_that_sider_lacks_is_not_said_to_be_missing_from_a_table(sample: 
 
 def test_a_word_that_is_no_name_is_said_with_what_the_table_has() -> None:
     vocabulary = Vocabulary.by_role(drug=["ramipril"], effect=["cough"], cls=[])
-    problem = Reader(vocabulary).read("Which drugs cause flying?").problem
+    problem = Reader(vocabulary).read("Is it the ramipril, or flying?").problem
     assert "The table has no drug or side effect called 'flying'" in problem
+
+
+@pytest.mark.parametrize(
+    ("question", "lacking"),
+    [
+        ("Is cough a side effect of zorblax?", "drug called 'zorblax'."),
+        ("Can zorblax cause cough?", "drug called 'zorblax'."),
+        ("What are the side effects of Zorblax?", "drug called 'zorblax'."),
+        ("Is green hair a side effect of ramipril?", "side effect called 'green hair'."),
+        ("Which drugs cause flying?", "side effect called 'flying'."),
+    ],
+)
+def test_an_unknown_drug_and_an_unknown_effect_are_told_apart(question: str, lacking: str) -> None:
+    vocabulary = Vocabulary.by_role(drug=["ramipril"], effect=["cough"], cls=["statins"])
+    chooser = Chooser("effects")
+    for llm in (None, chooser):
+        reading = Reader(vocabulary, llm).read(question)  # type: ignore[arg-type]
+        assert reading.problem == f"The table has no {lacking}"
+        assert reading.form is None
+    assert chooser.prompts == []
+
+
+def test_both_names_that_a_question_lacks_are_said() -> None:
+    vocabulary = Vocabulary.by_role(drug=["ramipril"], effect=["cough"])
+    problem = Reader(vocabulary).read("Does zorblax cause flying?").problem
+    assert "no drug called 'zorblax'." in problem
+    assert "no side effect called 'flying'." in problem
+
+
+def test_a_model_is_named_only_where_it_could_help(sample: Catalogue) -> None:
+    asked_back = SideEffects(sample, cast(Graph, None), Reader(sample.facts.vocabulary))
+    assert system.NO_MODEL not in asked_back.ask("Does zorblax cause nausea?").notes
+    assert system.NO_MODEL in asked_back.ask("Is metformin dangerous in pregnancy?").notes
+
+
+def test_a_drug_that_the_paper_leaves_out_is_not_said_to_be_missing_from_sider(
+    monkeypatch: pytest.MonkeyPatch, sample: Catalogue
+) -> None:
+    """SIDER has more drugs than the paper takes from it, so an answer names the selection."""
+    located = datasets.locate_all(list(catalogue.FILES), "sample")
+    as_real = {name: replace(file, sample=False) for name, file in located.items()}
+    further = [SimpleNamespace(name=name, path=Path(name)) for name in beyond.FURTHER.values()]
+    monkeypatch.setattr(catalogue, "locate_all", lambda names, data: as_real)
+    monkeypatch.setattr(catalogue, "load_facts", lambda *_: (sample.facts, further))
+    monkeypatch.setattr(catalogue, "read_frequencies", lambda *_: {})
+    sider = read_sider("real")
+    reader = Reader(sider.facts.vocabulary, subject=sider.subject)
+    answer = SideEffects(sider, cast(Graph, None), reader).ask("Does zorblax cause nausea?")
+    first_line = answer.text.splitlines()[0]
+    assert first_line == "The paper's selection from SIDER 4.1 has no drug called 'zorblax'."
 
 
 def answer_rows(catalogue: Catalogue, form: str, rows: list[object], **parameters: object) -> str:

@@ -111,8 +111,8 @@ def interval_plot(
     """Draw the score of each arm as a dot with its 95 % interval.
 
     Args:
-        panels: The panels from left to right. They share the horizontal axis if they
-            all show the same measure.
+        panels: The panels from left to right. They share the span of the horizontal axis if
+            they all show the same measure, or shares.
         rows: The arms from top to bottom.
         chance: Value to mark in the first panel with a dotted line.
         is_narrow: Whether it is for a phone, with one panel below the other.
@@ -123,7 +123,6 @@ def interval_plot(
     arms = [row.arm for row in rows]
     colours = {row.arm: row.colour for row in rows}
     layout = _layout(panels, rows, is_narrow=is_narrow)
-    same_measure = len({panel.measure for panel in panels}) == 1
     figure = plt.figure(figsize=layout.figure_size)
     if not is_narrow:
         figure.set_layout_engine("constrained", w_pad=PANEL_PADDING)
@@ -140,7 +139,7 @@ def interval_plot(
         .add(so.Range(linewidth=2.2), orient="y", legend=False)
         .add(so.Dot(pointsize=7, artist_kws={"clip_on": False}), orient="y", legend=False)
         .scale(y=so.Nominal(order=arms), color=so.Nominal(colours, order=arms))
-        .share(x=same_measure, y=True)
+        .share(x=_have_one_span(panels), y=True)
         .label(x="", y="", title="")
         .theme(mpl.rcParams)
         .on(figure)
@@ -158,6 +157,12 @@ def interval_plot(
     if chance is not None:
         first_panel.axvline(chance, linestyle=":", color=figures.INK, linewidth=1)
     return figure
+
+
+def _have_one_span(panels: Sequence[Panel]) -> bool:
+    """Whether the panels can be compared by eye: they show one measure, or all show shares."""
+    measures = {panel.measure for panel in panels}
+    return len(measures) == 1 or {unit(measure) for measure in measures} == {"fraction"}
 
 
 def _layout(panels: Sequence[Panel], rows: Sequence[PlotRow], *, is_narrow: bool) -> Layout:

@@ -19,6 +19,7 @@ from papers.side_effects import forward, reverse_arms
 from papers.side_effects.facts import Facts
 from papers.side_effects.listed_cells import ListPart, find_parts
 from papers.side_effects.normalisers import Dictionary
+from papers.side_effects.plain_wording import names_by_place
 from papers.side_effects.questions import (
     FORMS,
     NUMBER_PATTERN,
@@ -224,6 +225,7 @@ class Reading:
         reader: The model that chose the form; empty if rules did.
         unused: Names in the question that the form does not ask about.
         absent: Drugs in the question that the table does not have.
+        lacks_only_names: Whether nothing is missing but names that the table does not have.
     """
 
     form: AskForm | None = None
@@ -233,6 +235,7 @@ class Reading:
     reader: str = ""
     unused: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
+    lacks_only_names: bool = False
 
     @property
     def wording(self) -> str:
@@ -286,9 +289,10 @@ class Reader:
         if rule is not None:
             form = ASK_FORMS[rule.form]
             return Reading(form, self._parameters(form, corrected.text), corrected.names)
-        problem = self._problem(corrected)
-        if self.llm is None:
-            return Reading(names=corrected.names, problem=problem)
+        lacking = self._lacking_names(corrected)
+        problem = self._say_lacking(lacking) if lacking else self._problem(corrected)
+        if self.llm is None or lacking:  # a model would choose a form, which adds no name
+            return Reading(names=corrected.names, problem=problem, lacks_only_names=bool(lacking))
         return self._choose(self.llm, corrected, problem)
 
     def _choose(self, llm: LLM, corrected: Corrected, problem: str) -> Reading:
@@ -372,6 +376,34 @@ class Reader:
         least = min((name.distance for name in meant), default=0)
         nearest = [name for name in meant if name.distance == least]
         return nearest[0] if len(nearest) == 1 else None
+
+    def _lacking_names(self, corrected: Corrected) -> dict[str, str]:
+        """Return the names that a plainly worded question has and the catalogue has not, by role.
+
+        There are none if a word that was not understood is in no such name.
+        """
+        if self._list_parts(corrected):
+            return {}
+        lacking = {}
+        for role, name in names_by_place(self._mask(corrected.text)).items():
+            if self._may_be_name(role, name) and _shares_word(name, corrected.unknown):
+                lacking[role] = name
+        words = _words(" ".join(lacking.values()))
+        return lacking if set(corrected.unknown).issubset(words) else {}
+
+    def _may_be_name(self, role: str, text: str) -> bool:
+        """Whether a text may be one name: a drug's has no word of a question, none a negation."""
+        if MASK in text or NEGATION.search(text) or not self.vocabulary.names.get(role):
+            return False
+        return role == "effect" or KNOWN_WORDS.isdisjoint(_words(text))
+
+    def _say_lacking(self, lacking: Mapping[str, str]) -> str:
+        """Say which names the catalogue has not, and ask whether the nearest are meant."""
+        sentences = [
+            f"{self.subject} has no {ROLE_WORDS[role]} called {name!r}."
+            for role, name in lacking.items()
+        ]
+        return " ".join([*sentences, *self._suggestions(lacking.values())])
 
     def _problem(self, corrected: Corrected) -> str:
         """Say which words were not understood, and what may be done about each.

@@ -108,7 +108,7 @@ class SideEffects:
         notes = [*self.catalogue.notes, *_reading_notes(reading, self.catalogue.subject)]
         if self.catalogue.note_on_unread:
             notes.append(self.catalogue.note_on_unread)
-        if self.reader.llm is None:
+        if self.reader.llm is None and not reading.lacks_only_names:
             notes.append(NO_MODEL)
         known = examples_for(self.catalogue.facts) if self.catalogue.is_own else EXAMPLES
         same = question.strip().casefold()
