@@ -73,8 +73,8 @@ def answer(outcomes: Outcomes, model: str) -> str:
     own_answer = (
         f"Alone, {model} answers {figures.score_text(closed_book)} of {closed_book.n:,} yes/no "
         "questions correctly, where guessing gives 50 %. If its prompt states what a filter over "
-        f"texts or a graph query found, the model answers at least {n_right:,} of {lowest.n:,} "
-        "questions correctly."
+        f"whole texts or a graph query found, the model answers at least {n_right:,} of "
+        f"{lowest.n:,} questions correctly."
     )
     released = outcomes.where(source="released")
     if not len(released.frame):
