@@ -280,7 +280,8 @@ def test_the_answer_tells_what_each_normaliser_makes_of_the_names():
     )
     text = text.replace("\N{NO-BREAK SPACE}", " ")
     assert text.startswith(
-        "Of 2 typed drug names, correct or not, edit distance alone leads 100.0 %"
+        "Of 2 typed names of drugs in the authors' data, correct or not, edit distance alone leads "
+        "100.0 %"
     )
     assert "If the language model m writes the name itself" in text
     assert re.search(r"50\.0 % \[[^]]+\] of the names lead to the right drug", text)

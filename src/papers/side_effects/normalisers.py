@@ -343,12 +343,13 @@ def answer(outcomes: Outcomes, model: str) -> str:
     right = {arm: of_drugs.score("right", arm) for arm in ("none", *arms)}
     best = max(arms, key=lambda arm: right[arm].value)
     right_names = outcomes.where(names="right names").score("right", "llm")
-    names = counted(right[best].n, "typed drug name")
+    names = counted(right[best].n, "typed name")
     text = (
-        f"Of {names}, correct or not, {METHODS[best]} leads {figures.score_text(right[best])} to "
-        f"the right drug. If the language model {model} writes the name itself, as the paper's "
-        f"model does, {figures.score_text(right['llm'])} of the names lead to the right drug. "
-        "Unlike the authors' prompt, this model's prompt has no examples.\n\n"
+        f"Of {names} of drugs in the authors' data, correct or not, {METHODS[best]} leads "
+        f"{figures.score_text(right[best])} to the right drug. If the language model {model} "
+        f"writes the name itself, as the paper's model does, {figures.score_text(right['llm'])} of "
+        "the names lead to the right drug. Unlike the authors' prompt, this model's prompt has no "
+        "examples.\n\n"
         f"As typed, {figures.score_text(right['none'])} of the names are already correct. The "
         f"language model leaves {figures.score_text(right_names)} of the correct names unchanged. "
         "In the paper, Qwen2.5-7B-Instruct writes the name, and the released reports say that its "

@@ -1084,9 +1084,10 @@ def _forced_by_window(rows: Outcomes) -> Decision | None:
     why = (
         "A drug counts once for each query to which it is relevant. The prompts of this run show "
         f"the effect for {n_shown.sum():,} of the {n_relevant.sum():,} relevant drugs. For "
-        f"{n_absent.sum():,} relevant drugs, the prompts contain no list at all. The size of a prompt, and how much of each list it shows, are "
-        f"settings of this run. A perfect reader would find {figures.score_text(found_at_most)} of "
-        "a query's relevant drugs. A reader that names every drug with a list in the prompt would "
+        f"{n_absent.sum():,} relevant drugs, the prompts contain no list at all. "
+        "The size of a prompt, and how much of each list it shows, are settings of this run. A "
+        f"perfect reader would find {figures.score_text(found_at_most)} of a query's relevant "
+        "drugs. A reader that names every drug with a list in the prompt would "
         f"find {figures.number(listed)} of these drugs. The model found {recall} of these drugs. "
         f"{_returned_in_words(queries)}"
     )
