@@ -42,6 +42,13 @@ def test_labels_of_equal_scores_do_not_overlap() -> None:
     assert min(gaps) >= MIN_GAP - 1e-9
 
 
+def test_the_line_from_a_fast_dot_passes_below_slower_dots_of_the_same_score() -> None:
+    score = Score(1.0, 10, 0.9, 1.0)
+    fast, middle, slow = (Dot(str(n), "red", Score(n, 10, n, n), score) for n in (1.0, 2.0, 3.0))
+    lowest, between, highest = _label_positions([fast, middle, slow], 0.0, 1.0)
+    assert lowest < between < highest
+
+
 def test_labels_have_the_colour_of_the_text_and_a_dot_of_the_arms_colour() -> None:
     figures.use_style()
     rows = [answer("graph", str(n), True, 0.01) for n in range(10)]

@@ -166,9 +166,14 @@ def _draw_dots(axes: Axes, dots: Sequence[Dot], x_label: str, y_label: str) -> N
 
 
 def _label_positions(dots: Sequence[Dot], low: float, high: float) -> list[float]:
-    """Return the height of each label, near that of its dot, without overlaps."""
+    """Return the height of each label, near that of its dot, without overlaps.
+
+    Of dots at about the same height, the slowest has the highest label, so that the line from a
+    faster dot passes below the slower ones.
+    """
     heights = [(dot.score.value - low) / (high - low) for dot in dots]
-    from_top = sorted(range(len(dots)), key=lambda i: (-heights[i], dots[i].time.value))
+    rows = [round(height / MIN_GAP) for height in heights]
+    from_top = sorted(range(len(dots)), key=lambda i: (-rows[i], -dots[i].time.value))
     positions = [0.0] * len(dots)
     ceiling = 1.0
     for i in from_top:
