@@ -249,7 +249,7 @@ def sides(outcomes: Outcomes, cut: int) -> str:
         sentences.append(
             f"With {model}, Format A finds {before} of the effects that end before character "
             f"{cut:,}, and {beyond} of the effects that end beyond it. Format B finds "
-            f"{by_format_b} of the effects that end before character {cut:,}."
+            f"{by_format_b} of the effects that end before this character in Format A's prompt."
         )
     return " ".join(sentences)
 
