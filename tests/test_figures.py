@@ -522,3 +522,15 @@ def test_an_empty_row_of_a_panel_says_why():
         assert [(text.get_text(), text.get_position()[1]) for text in second.texts] == [(words, 1)]
         plt.close(drawing)
         assert describe_scores(panels, rows).endswith(f"{panels[1].title} {words}.")
+
+
+def test_panels_of_shares_have_one_span_and_other_measures_their_own():
+    figures.use_style()
+    rows = [PlotRow("a", "A", "#125ee0")]
+    low = Panel("sensitivity", "sensitivity", {"a": Score(0.1, 10, 0.0, 0.2)})
+    counts = Panel("tokens", "tokens", {"a": Score(60, 10, 50, 70)})
+    for second, is_one_span in ((low, True), (counts, False)):
+        drawing = interval_plot([a_panel("accuracy", "accuracy", "a"), second], rows)
+        left, right = drawing.axes
+        assert (left.get_xlim() == right.get_xlim()) is is_one_span
+        plt.close(drawing)
