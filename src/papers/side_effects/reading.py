@@ -429,10 +429,11 @@ class Reader:
     def _not_known(self, words: Sequence[str]) -> str:
         """Say that words are neither names nor known."""
         roles = [ROLE_WORDS[role] for role, names in self.vocabulary.names.items() if names]
+        *first_roles, last_role = roles
+        kinds = f"{', '.join(first_roles)} or {last_role}" if first_roles else last_role
         quoted = " or ".join(map(repr, words))
         known = "this word" if len(words) == 1 else "these words"
-        lacking = f"{self.subject} has no {' or '.join(roles)} called {quoted}"
-        return f"{lacking}, and no rule knows {known}."
+        return f"{self.subject} has no {kinds} called {quoted}, and no rule knows {known}."
 
     def _suggestions(self, words: Iterable[str]) -> list[str]:
         """Ask whether the nearest names are meant."""
