@@ -150,6 +150,7 @@ class BoardPages(RunPages):
         agree = int((rescored & self.board["rescored_verdict"].eq("matches")).sum())
         reruns = [self._measured(number_id, "rerun") for number_id in self._rows]
         compared = _compared(reruns)
+        n_available = sum(cell.is_available for cell in reruns)
         if not (rescored.any() or compared):
             return f"{len(self.board)} numbers are printed. None of them has been tested here yet."
         pairs = zip(reruns, rescored, strict=True)
@@ -167,8 +168,9 @@ class BoardPages(RunPages):
                 "match within the stated tolerance."
             )
         if compared:
-            n_speeds = sum(cell.is_available for cell in reruns) - len(compared)
-            sentences.append(_reruns_in_words(compared, n_speeds))
+            sentences.append(_reruns_in_words(compared))
+        if n_available > len(compared):
+            sentences.append(_speeds_in_words(n_available - len(compared)))
         return " ".join(sentences)
 
     @property
@@ -246,15 +248,9 @@ def _compared(reruns: Iterable[Measured]) -> list[Measured]:
     return [cell for cell in available if cell["verdict"] != "not compared"]
 
 
-def _reruns_in_words(reruns: Sequence[Measured], n_speeds: int = 0) -> str:
-    """Say how many numbers were rerun, and what became of those that could also differ.
-
-    Args:
-        reruns: The reruns that are compared with the printed numbers.
-        n_speeds: Number of rerun speeds, which are not compared.
-    """
-    we_reran = "Apart from speeds, we reran" if n_speeds else "We reran"
-    words = f"{we_reran} one number." if len(reruns) == 1 else f"{we_reran} {len(reruns)} numbers."
+def _reruns_in_words(reruns: Sequence[Measured]) -> str:
+    """Say how many numbers were rerun, and what became of those that could also differ."""
+    words = "We reran one number." if len(reruns) == 1 else f"We reran {len(reruns)} numbers."
     free = []
     for cell in reruns:
         is_forced = cell.number.by_construction and cell["verdict"] == "matches"
@@ -270,6 +266,19 @@ def _reruns_in_words(reruns: Sequence[Measured], n_speeds: int = 0) -> str:
     if set(free) == {"another model"}:
         return f"{words} {_others_by_another_model(len(free))}"
     return f"{words} Of the other {len(free)}, {_count_reruns(free)}." if free else words
+
+
+def _speeds_in_words(count: int) -> str:
+    """Say how many printed times and rates were measured here, which are not compared."""
+    if count == 1:
+        return (
+            "We also measured one printed time or rate. We do not compare this number, because it "
+            "depends on the machine."
+        )
+    return (
+        f"We also measured {count} printed times and rates. We do not compare these numbers, "
+        "because they depend on the machine."
+    )
 
 
 def _others_by_another_model(count: int) -> str:

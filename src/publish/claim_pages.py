@@ -32,14 +32,14 @@ class Question:
         title: The question, for a reader.
         words: Its answers, in the order of tables and pictures.
         anchor: Beginning of the ids of its lists.
-        counted: What a count of one of its answers counts, for a reader.
+        noun: What a count of one of its answers counts, for a reader.
     """
 
     column: str
     title: str
     words: tuple[str, ...]
     anchor: str
-    counted: str
+    noun: str
 
     def anchor_of(self, word: str, paper: str = "") -> str:
         """The id of the list of the claims with an answer, of one paper or of all."""
@@ -104,7 +104,7 @@ def balance(claims: pd.DataFrame) -> str:
             if count:
                 words = _ONE_OR_MANY[word][count > 1]
                 if not counts and word != "not run":
-                    words = f"{question.counted}{'s' * (count > 1)} {words}"
+                    words = f"{question.noun}{'s' * (count > 1)} {words}"
                 counts.append(f"{count} {words}{_by_print(question, claims, word)}")
         texts.append(f"{question.title} {figures.listed(counts)}.")
     subject = f"each of {len(claims)} claims" if len(claims) > 1 else "one claim"

@@ -236,9 +236,9 @@ class Pages(PaperPages):
         claims = self.claims[self.claims["paper"] == paper]
         others = [model for model in models(claims) if _has_answers(claims, model)]
         rows = [_claim_row(row, others, self.answers) for row in claims.to_dict("records")]
-        if all(row[PUBLISHED_EVIDENCE] == _NONE for row in rows):
+        if all(row.get(PUBLISHED_EVIDENCE, _NONE) == _NONE for row in rows):
             for row in rows:
-                del row[PUBLISHED_EVIDENCE]
+                row.pop(PUBLISHED_EVIDENCE, None)
         caption = f"{len(rows)} claims, each with the answers to both questions and their evidence"
         return table(rows, caption, "rag-sortable rag-cards rag-claims")
 
@@ -313,10 +313,11 @@ def _claim_row(
     rule = folded("Rule", row[f"{row['shown']}_test"])
     cells = {
         "Claim": claim + remark + rule + claim_pages.folded_trial(row["id"]),
-        PUBLISHED_EVIDENCE: _verdict_cell(row, evidence, read),
-        "Paper's system: rerun": _verdict_cell(row, row["shown"], read),
-        "Here": _here_cell(row, "here", read),
     }
+    if row["paper"] != pieces.ACROSS:  # this book's own claims are about no paper's system
+        cells[PUBLISHED_EVIDENCE] = _verdict_cell(row, evidence, read)
+        cells["Paper's system: rerun"] = _verdict_cell(row, row["shown"], read)
+    cells["Here"] = _here_cell(row, "here", read)
     for model in others:
         cells[f"Here: {model}"] = _here_cell(row, f"{HERE_BY}{model}", read)
     return cells

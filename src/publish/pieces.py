@@ -44,8 +44,15 @@ def _time_taken(record: Record) -> str:
     return took
 
 
+def reads_other_runs(record: Record) -> bool:
+    """Whether a run reads no data but the answers of other runs, whose data are of both kinds."""
+    return record.paper == ACROSS and not record.provenance.data
+
+
 def kind_of_data(record: Record) -> str:
     """Say whether a run used real data, data that this project generated, or both."""
+    if reads_other_runs(record):
+        return "real and synthetic"
     if not record.synthetic:
         return "real"
     is_any_real = any(file.name in registry() for file in record.provenance.data)
@@ -58,8 +65,10 @@ def findings(record: Record) -> Markup:
     It is empty if the run tests none.
     """
     claims = published(record.paper).claims
-    listed = verdicts.findings(claims, record.claims, record.here_findings, sample=record.sample)
-    whose = "This book" if record.paper == ACROSS else "The paper"
+    is_own = record.paper == ACROSS
+    of_papers_system = () if is_own else record.claims
+    listed = verdicts.findings(claims, of_papers_system, record.here_findings, sample=record.sample)
+    whose = "This book" if is_own else "The paper"
     models = dict.fromkeys(name for found in record.here_findings for name in found.models)
     by_models = ""
     if models:

@@ -15,16 +15,8 @@ SEARCHES: Final = "searches by meaning"
 """The step of a record that counts searches."""
 
 
-@dataclass(frozen=True)
-class Noun:
-    """What the store keeps, in the singular and the plural."""
-
-    singular: str
-    plural: str
-
-
-REPLIES: Final = Noun("reply", "replies")
-RESULTS: Final = Noun("result", "results")
+REPLY_NOUNS: Final = ("reply", "replies")
+RESULT_NOUNS: Final = ("result", "results")
 
 
 @dataclass(frozen=True)
@@ -127,20 +119,23 @@ def _repeated_sentences(replies: Replayed, searches: Replayed) -> list[str]:
         return ["No stored result was repeated."]
     sentences = []
     if replies.stored:
-        sentences.append(_outcome_sentence("re-asked", "questions", REPLIES, replies))
+        sentences.append(_outcome_sentence("re-asked", "questions", REPLY_NOUNS, replies))
     if searches.stored:
-        sentences.append(_outcome_sentence("repeated", "searches", RESULTS, searches))
+        sentences.append(_outcome_sentence("repeated", "searches", RESULT_NOUNS, searches))
     return sentences
 
 
-def _outcome_sentence(verb: str, nouns: str, results: Noun, counts: Replayed) -> str:
+def _outcome_sentence(
+    verb: str, nouns: str, result_nouns: tuple[str, str], counts: Replayed
+) -> str:
     """Say how many stored results were made again, and how many of them matched."""
+    result, results = result_nouns
     if counts.repeated == 1:
         outcome = "matched" if counts.same else "did not match"
-        return f"We {verb} one of the stored {nouns}; the {results.singular} {outcome}."
+        return f"We {verb} one of the stored {nouns}; the {result} {outcome}."
     if not counts.repeated:
         return f"We {verb} no stored {nouns}."
-    matched = f"{counts.matched()} {results.plural} matched"
+    matched = f"{counts.matched()} {results} matched"
     if counts.same == 1:
-        matched = f"one {results.singular} matched"
+        matched = f"one {result} matched"
     return f"We {verb} {counts.repeated:,} stored {nouns}; {matched}."

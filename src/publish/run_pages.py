@@ -33,6 +33,8 @@ PRICE_OUT: Final = 0.60
 """Dollars for a million tokens out that a hosted model is assumed to cost."""
 FOREIGN_SERVERS: Final = ROOT / "data" / "foreign_servers.json"
 """What `make test-interop` ran with servers of others."""
+TIME: Final = "Time without stored replies"
+"""The column that says how long a run takes if no reply is stored."""
 ORIGINS: Final = {"yours": "your run", "reference": "reference run", "none": "not run yet"}
 
 
@@ -473,7 +475,7 @@ def _replayed_columns(replies: Replayed, searches: Replayed) -> dict[str, str]:
 def _run_columns(record: Record | None) -> dict[str, str]:
     """Return which run a record is of; empty cells without one."""
     if record is None:
-        return dict.fromkeys(("Profile", "Data", "Model", "Date", "Commit", "Took"), "")
+        return dict.fromkeys(("Profile", "Data", "Model", "Date", "Commit", TIME), "")
     machine = record.provenance
     commit = "unknown"
     if machine.commit:
@@ -484,5 +486,5 @@ def _run_columns(record: Record | None) -> dict[str, str]:
         "Model": ", ".join(answering(record)),
         "Date": f"{record.created:%Y-%m-%d}",
         "Commit": commit,
-        "Took": duration(record.took),
+        TIME: duration(record.took),
     }

@@ -166,13 +166,18 @@ class Advice:
         return self._table(rows, caption, "rag-cards rag-sortable")
 
     def runs_table(self) -> figures.Html:
-        """Return the run of each chapter whose answers are compared."""
+        """Return the run of each chapter whose answers are compared.
+
+        The origin of each run stands in it if they differ.
+        """
+        is_mixed = len({run.origin for run in self.runs}) > 1
         rows = []
         for run in self.runs:
             record = run.record
-            row = {
-                "Chapter": _chapter_link(record.notebook, record.notebook[:2]),
-                "Run": run.origin,
+            row = {"Chapter": _chapter_link(record.notebook, record.notebook[:2])}
+            if is_mixed:
+                row["Run"] = run.origin
+            row |= {
                 "Profile": record.profile,
                 "Date": f"{record.created:%Y-%m-%d}",
                 "Commit": (record.provenance.commit or "")[:10],
@@ -225,7 +230,8 @@ class Advice:
             "Score of each method against the number of tokens (prompt and completion) that it "
             "uses per question. The axis of tokens is logarithmic beyond 10. Lines are 95 % "
             "intervals. Blue squares are methods without a language model. Orange dots are methods "
-            "with one. Higher and further to the left is better."
+            "with one. Higher and further to the left is better. The next table names the "
+            "methods."
         )
         described = [_describe_costs(result) for result in self.results]
         alt = " ".join(described)
