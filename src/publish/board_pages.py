@@ -237,8 +237,8 @@ class BoardPages(RunPages):
 
 
 def _untested_words(n_untested: int, n_untestable: int) -> str:
-    """Say how many claims have no verdict; no count is zero."""
-    words = f"Of the claims, {n_untested} were not tested"
+    """Say how many claims have no verdict about the paper's system; no count is zero."""
+    words = f"Of the claims, {n_untested} were not tested for the paper's system"
     return f"{words}, and {n_untestable} cannot be tested" if n_untestable else words
 
 

@@ -139,7 +139,7 @@ def counts_table(claims: pd.DataFrame, subjects: Mapping[str, str]) -> str:
         rows.append(cells)
     rows.append({"Paper": f"all ({len(claims)})", **_linked_counts(claims, "")})
     caption = (
-        'Number of claims by the answers to both questions. The counts marked "here" answer '
+        'Number of claims by the answer to each question. The counts marked "here" answer '
         "whether a claim holds here, and the other counts answer whether it holds for the paper's "
         "system. A count opens its list"
     )
