@@ -115,7 +115,7 @@ class Pages(PaperPages):
         }
 
     def _exhibits(self, paper: str) -> str:
-        return claim_pages.exhibits_table(paper, self.board) or "It declares none."
+        return claim_pages.exhibits_table(paper, self.board) or "There are none."
 
     def experiments(self) -> str:
         """Return a row for each experiment: its numbers, its claims, and their run."""
@@ -176,7 +176,7 @@ class Pages(PaperPages):
             (tested if is_tested else untested).append(cells)
         rows = tested + untested
         if not rows:
-            return "No printed number is declared."
+            return "There are none."
         caption = f"Every printed number, {len(rows)} in all"
         return table(rows, caption, "rag-sortable rag-cards rag-board")
 

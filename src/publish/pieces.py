@@ -108,7 +108,7 @@ def answering(record: Record) -> list[str]:
 
 def engine_words(model: ModelUsed) -> str:
     """Return the engine of a model with its version, which may begin with the engine's name."""
-    version = model.version or ""
+    version = (model.version or "").replace("asked again: ", "stored questions re-asked on ")
     if version.startswith(model.engine):
         return version
     return f"{model.engine} {version}".rstrip()
