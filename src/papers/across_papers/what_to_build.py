@@ -160,7 +160,7 @@ class Advice:
         for result in self.results:
             rows += [_method_row(result, method) for method in result.methods.values()]
         caption = (
-            f"Score and cost of {_counted(len(rows), 'method')} for "
+            "Score and cost of each method, with each model, for "
             f"{_counted(len(self.results), 'task')}; higher scores are better"
         )
         return self._table(rows, caption, "rag-cards rag-sortable")
@@ -381,7 +381,7 @@ def _method_row(result: TaskResult, method: Method) -> dict[str, Any]:
         "Method": _method_cell(result, method),
         "Tokens a question": tokens,
         "Seconds a question": _cost(method.seconds, " s"),
-        "Indexing": _cost(method.prepared, " s"),
+        "Training the scorer": _cost(method.prepared, " s"),
     }
 
 
