@@ -51,8 +51,8 @@ SYSTEMS = (
         "nothing (SIDER), or a table of drugs and effects",
         "none; one if the rules do not understand the question",
         InTheBook(
-            "share of answers that list exactly the right drugs or effects, with this book's "
-            "queries",
+            "share of questions whose handwritten query returns exactly the right drugs or effects "
+            "(the reading of the question is not tested)",
             "04_side_effects_beyond",
             "written",
             "exact",
@@ -63,7 +63,7 @@ SYSTEMS = (
         "nothing (two annotated corpora), or a folder of text",
         "two to four per question; none to read your own text",
         InTheBook(
-            "F1 of the drugs in the answer, for questions with a known answer",
+            "F1 of the drugs and effects in the answer, for questions with a known answer",
             "06_interactions_qa",
             "drugrag",
             "f1",
@@ -95,7 +95,7 @@ SYSTEMS = (
     ),
     System(
         "Extraction",
-        "labelled sentences or texts (JSON lines)",
+        "labelled sentences or texts (JSON lines, CSV or Excel)",
         "one per text; more while the scorer learns",
         InTheBook(
             "F1 of the triples of GIT, by the prompted model with its retrieved example",
