@@ -174,7 +174,7 @@ class Advice:
         rows = []
         for run in self.runs:
             record = run.record
-            row = {"Chapter": _chapter_link(record.notebook, record.notebook[:2])}
+            row: dict[str, Any] = {"Chapter": _chapter_link(record.notebook, record.notebook[:2])}
             if is_mixed:
                 row["Run"] = run.origin
             row |= {
