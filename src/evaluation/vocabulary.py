@@ -69,7 +69,10 @@ REASONS: Final[Mapping[Reason, str]] = {
     ),
     "too few": "There are too few units for a conclusive test (increase the profile's sizes).",
     "no answers": "An arm of the claim has no answers here (the evidence says how to get them).",
-    "judge at chance": "The judge cannot tell right from wrong answers (a larger model may).",
+    "judge at chance": (
+        "The judge's marks do not show that it can tell right from wrong answers (a larger "
+        "model's may)."
+    ),
     "one model": "The claim is about several models, but only one ran (name a second model).",
     "printed only": "The rule reads only printed numbers or released files, and no rerun.",
     "undefined": (
