@@ -106,7 +106,7 @@ class SystemAnswer:
             lines.append(f"{text} ({item.source})" if item.source else text)
         n_more = len(self.evidence) - MAX_PRINTED
         if n_more > 0:
-            lines.append(f"and {n_more:,} more")
+            lines.append(f"and {n_more:,} more, not shown")
         return lines
 
     def _statement_lines(self) -> list[str]:
@@ -131,8 +131,7 @@ def _folded_list(lines: list[str]) -> Markup:
     first, rest = lines[:N_UNFOLDED], lines[N_UNFOLDED:]
     block = _list(first)
     if rest:
-        summary = f"{len(rest):,} more"
-        block += Markup("<details><summary>{}</summary>{}</details>").format(summary, _list(rest))
+        block += Markup("<details><summary>More</summary>{}</details>").format(_list(rest))
     return block
 
 
