@@ -57,7 +57,7 @@ def test_long_evidence_is_counted():
 def test_a_notebook_shows_the_question_and_folds_all_but_the_first_citations():
     citations = tuple(f"[{number}] guide.pdf, page {number}" for number in range(1, 61))
     html = SystemAnswer("Who cites this?", "Many.", citations=citations)._repr_html_()
-    open_part, summary, folded = html.partition("<details><summary>55 more</summary>")
+    open_part, summary, folded = html.partition("<details><summary>More</summary>")
     assert summary
     assert "Who cites this?" in open_part
     assert "page 5<" in open_part
