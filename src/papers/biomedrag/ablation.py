@@ -8,9 +8,9 @@ import pandas as pd
 
 from evaluation import figures
 from evaluation.metrics import ALPHA, Score
-from evaluation.outcomes import Comparison, Outcomes
+from evaluation.outcomes import PAIRING_COLUMNS, Comparison, Outcomes
 from evaluation.record import Run
-from helpers.counting import counted
+from helpers.counting import part_in_words
 from papers.biomedrag.gains import change_in_words, direction, gains, size_in_words
 from papers.biomedrag.retriever import UNTAUGHT
 from papers.biomedrag.study import COLOURS, LABELS, Cell, report_cell
@@ -188,11 +188,13 @@ def _equal_choices_text(out: Outcomes) -> list[str]:
     for name in PLACES:
         frame = out.where(task=name, arm=["biomedrag", "cosine"]).frame
         answered = frame[frame.requests.map(len) > 0]
-        prompts = answered.assign(prompt=answered.requests.map(tuple)).groupby("unit").prompt
+        prompts = answered.assign(prompt=answered.requests.map(tuple))
+        prompts = prompts.groupby(PAIRING_COLUMNS, dropna=False).prompt
         n_prompts = prompts.nunique()[prompts.size() == 2]
         n_equal = int((n_prompts == 1).sum())
         if n_equal:
-            counts.append(f"for {n_equal} of {counted(len(n_prompts), 'row')} of {name}")
+            equal_rows = part_in_words(n_equal, len(n_prompts), "row")
+            counts.append(f"for {equal_rows} of {name}")
     if not counts:
         return []
     return [

@@ -690,13 +690,13 @@ def _what_would_decide(printed: Published, claim: str) -> str:
 
 def _undecidable(printed: Published, claim: str) -> str:
     """Say in how many comparisons no pairing could be significant; empty if there is none."""
-    lows = holm([_p_range(ours, other)[0] for ours, other in _pairs(printed, claim)])
-    n_undecidable = sum(low >= ALPHA for low in lows)
+    lows = comparisons(printed, claim)["low"]
+    n_undecidable = int((lows >= ALPHA).sum())
     if not n_undecidable:
         return ""
-    comparisons = part_in_words(n_undecidable, len(lows), "comparison")
+    undecidable = part_in_words(n_undecidable, len(lows), "comparison")
     return (
-        f" In {comparisons}, the two scores differ by so few rows that the difference could not be "
+        f" In {undecidable}, the two scores differ by so few rows that the difference could not be "
         "significant after Holm's adjustment, whichever rows each system answered correctly"
     )
 
@@ -853,8 +853,8 @@ def _reason(table: pd.DataFrame, is_decisive: pd.Series) -> str:
     verb = "is" if n_lower == 1 else "are"
     lower = f"{figures.in_words(n_lower)} {verb} negative"
     negative = f" Of all {len(table)} differences, {lower}." if n_lower else ""
-    if n_lower == len(table) > 1:
-        negative = " All of the differences are negative."
+    if n_lower == len(table):
+        negative = f" {_all_negative(n_lower)}."
     difference = figures.signed(weakest["difference"], 2)
     p = _range_text(weakest["low"], weakest["high"])
     return (
@@ -863,6 +863,13 @@ def _reason(table: pd.DataFrame, is_decisive: pd.Series) -> str:
         f"{_system_in_words(weakest['ours'])} against {_system_in_words(weakest['against'])}, over "
         f"{weakest['rows']:,} rows of {weakest['data']} (McNemar's test, Holm-adjusted: {p})."
     )
+
+
+def _all_negative(n: int) -> str:
+    """Say that all of so many differences are negative."""
+    if n == 1:
+        return "The difference is negative"
+    return f"{'Both' if n == 2 else 'All'} differences are negative"
 
 
 def _lowest(table: pd.DataFrame, is_decisive: pd.Series) -> str:
@@ -947,6 +954,10 @@ def comparison_table(printed: Published, claims: Sequence[str]) -> figures.Html:
         caption += " OneRel's F1 is the value that the paper heads precision."
     if table["against"].str.contains("not read").any():
         caption += (
-            ' "n not read" marks a value of Figure 2 whose n we did not read from the figure.'
+            ' "n not read" marks a value of Figure 2 whose n we did not read from the figure. The '
+            "numbers in brackets count such values of the same model and data set, from the "
+            "highest to the lowest."
         )
+    if table["against"].str.contains("panel inferred").any():
+        caption += ' "panel inferred" marks a value whose panel of Figure 2 we inferred.'
     return figures.table(table.drop(columns=["ours", "data"]).rename(columns=names), caption)

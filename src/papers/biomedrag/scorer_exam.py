@@ -120,18 +120,19 @@ def table(taught: Sheet, others: Sheet, teaching: Teaching) -> figures.Html:
         [*taught.loglikelihoods, *others.loglikelihoods],
     )
     cosine = cosine_scorer(len(both.inputs[0]), teaching.eta)
+    chance_share = figures.number(by_chance(others) / len(others))
     rows: list[dict[str, object]] = [
         {
             "scorer": "none, a document drawn at random",
-            "sentences that taught it": 0,
-            "agreement on these sentences": None,
-            "agreement on other sentences": f"{by_chance(others):.1f} of {len(others)}",
+            "taught on": 0,
+            "on these": None,
+            "on others": chance_share,
         },
         {
             "scorer": "cosine",
-            "sentences that taught it": 0,
-            "agreement on these sentences": None,
-            "agreement on other sentences": agreement(cosine, others),
+            "taught on": 0,
+            "on these": None,
+            "on others": agreement(cosine, others),
         },
     ]
     for objective in OBJECTIVES:
@@ -139,23 +140,25 @@ def table(taught: Sheet, others: Sheet, teaching: Teaching) -> figures.Html:
         rows.append(
             {
                 "scorer": f"loss {objective}",
-                "sentences that taught it": len(taught),
-                "agreement on these sentences": agreement(scorer, taught),
-                "agreement on other sentences": agreement(scorer, others),
+                "taught on": len(taught),
+                "on these": agreement(scorer, taught),
+                "on others": agreement(scorer, others),
             }
         )
     for objective in OBJECTIVES:
         rows.append(
             {
                 "scorer": f"loss {objective}, {FOLDS}-fold cross-validation",
-                "sentences that taught it": len(both) - len(both) // FOLDS,
-                "agreement on these sentences": None,
-                "agreement on other sentences": held_out_agreement(both, objective, teaching),
+                "taught on": len(both) - len(both) // FOLDS,
+                "on these": None,
+                "on others": held_out_agreement(both, objective, teaching),
             }
         )
     caption = (
         "Agreement, which is how often a scorer chooses the document after which the language "
-        "model gives the true label the highest probability. Higher is better."
+        'model gives the true label the highest probability. "Taught on" is the number of '
+        'sentences that taught the scorer. "On these" and "on others" give the agreement on these '
+        "sentences and on other sentences. Higher is better."
     )
     return figures.table(pd.DataFrame(rows), caption)
 
