@@ -504,11 +504,12 @@ def plot(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]) -
             arm = best[name].second
             lines.append(_dumbbell(rows, arm, rows.label(arm), None))
         groups[name_rows(out, name)] = [line for line in lines if not line.is_empty]
+    without_llm = ", and by the best method without a language model" if best else ""
     caption = (
-        f"F1 on {figures.listed(list(names))}, without and with BiomedRAG's example. A ring shows "
-        "the printed F1, which is that of LLaMA2 13B beside fine-tuned models and that of GPT-4 "
-        "beside prompted ones. A dot shows the F1 of this run with its 95 % interval, which counts "
-        "rows with the same text as one unit. Further right is better."
+        f"F1 on {figures.listed(list(names))}, without and with BiomedRAG's example{without_llm}. "
+        "A ring shows the printed F1, which is that of LLaMA2 13B beside fine-tuned models and "
+        "that of GPT-4 beside prompted ones. A dot shows the F1 of this run with its 95 % "
+        "interval, which counts rows with the same text as one unit. Further right is better."
     )
     caption += _left_out_note(names)
     return figures.figure(

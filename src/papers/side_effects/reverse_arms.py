@@ -506,7 +506,7 @@ def answer(outcomes: Outcomes, model: str) -> str:
         "The graph returns the set of drugs with an effect exactly, because the right answers are "
         f"read from it. From retrieved sentences, {model} copies drug names and reaches an F1 of "
         f"{figures.score_text(exact)}{which}. From lists, of which the prompt shows only the "
-        f"beginning, the model finds {figures.score_text(recall)} of the drugs.\n\n"
+        f"beginning, the model finds {figures.score_text(recall)} of a query's drugs.\n\n"
         f"The model read sentences (Format B) for {_queries_in_words(outcomes, 'format_b')}, and "
         f"lists (Format A) for {_queries_in_words(outcomes, 'format_a')}."
     )

@@ -1085,10 +1085,11 @@ def _forced_by_window(rows: Outcomes) -> Decision | None:
         "A drug counts once for each query to which it is relevant. The prompts of this run show "
         f"the effect for {n_shown.sum():,} of the {n_relevant.sum():,} relevant drugs. For "
         f"{n_absent.sum():,} relevant drugs, the prompts contain no list at all. "
-        "The size of a prompt, and how much of each list it shows, are settings of this run. A "
-        f"perfect reader would find {figures.score_text(found_at_most)} of a query's relevant "
-        "drugs. A reader that names every drug with a list in the prompt would "
-        f"find {figures.number(listed)} of these drugs. The model found {recall} of these drugs. "
+        "The size of a prompt, and how much of each list it shows, are settings of this run. On "
+        "average over the queries, a perfect reader would find "
+        f"{figures.score_text(found_at_most)} of a query's relevant drugs. By the same average, a "
+        "reader that names every drug with a list in the prompt would find "
+        f"{figures.number(listed)} of them, and the model found {recall}. "
         f"{_returned_in_words(queries)}"
     )
     return Decision("cannot be tested", why, reason="by construction")
