@@ -504,7 +504,7 @@ def plot(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]) -
             arm = best[name].second
             lines.append(_dumbbell(rows, arm, rows.label(arm), None))
         groups[name_rows(out, name)] = [line for line in lines if not line.is_empty]
-    without_llm = ", and by the best method without a language model" if best else ""
+    without_llm = ", and by one method without a language model" if best else ""
     caption = (
         f"F1 on {figures.listed(list(names))}, without and with BiomedRAG's example{without_llm}. "
         "A ring shows the printed F1, which is that of LLaMA2 13B beside fine-tuned models and "

@@ -947,11 +947,17 @@ def comparison_table(printed: Published, claims: Sequence[str]) -> figures.Html:
         "high": "p (Holm), highest",
     }
     caption = (
-        "The range of McNemar's p, adjusted by Holm's method, that the printed numbers allow for "
-        "each comparison. A positive difference favours the first system."
+        "The range of McNemar's p, adjusted by Holm's method over the comparisons of a claim, that "
+        "the printed numbers allow for each comparison. A positive difference favours the first "
+        "system."
     )
     if any("OneRel" in system for system in [*table["printed"], *table["against"]]):
         caption += " OneRel's F1 is the value that the paper heads precision."
+    if table["against"].str.contains("WTCS").any():
+        caption += (
+            ' "WTCS" means without the tailored chunk scorer, "WD" without the diversity step, and '
+            '"m" is the number of words in a chunk.'
+        )
     if table["against"].str.contains("not read").any():
         caption += (
             ' "n not read" marks a value of Figure 2 whose n we did not read from the figure. The '
