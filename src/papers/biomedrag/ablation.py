@@ -188,8 +188,8 @@ def _equal_choices_text(out: Outcomes) -> list[str]:
     for name in PLACES:
         frame = out.where(task=name, arm=["biomedrag", "cosine"]).frame
         answered = frame[frame.requests.map(len) > 0]
-        prompts = answered.assign(prompt=answered.requests.map(tuple))
-        prompts = prompts.groupby(PAIRING_COLUMNS, dropna=False).prompt
+        with_prompts = answered.assign(prompt=answered.requests.map(tuple))
+        prompts = with_prompts.groupby(PAIRING_COLUMNS, dropna=False).prompt
         n_prompts = prompts.nunique()[prompts.size() == 2]
         n_equal = int((n_prompts == 1).sum())
         if n_equal:
