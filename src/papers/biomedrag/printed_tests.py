@@ -27,7 +27,7 @@ from evaluation import decisions, figures
 from evaluation.decisions import Decision, Part, all_of
 from evaluation.metrics import ALPHA, Score
 from evaluation.paired import holm
-from evaluation.published import Number, Published
+from evaluation.published import ON_PAR, Number, Published
 from evaluation.vocabulary import Tested
 from helpers.counting import part_in_words
 from papers.biomedrag.corpora import KEYS
@@ -800,10 +800,11 @@ def _what_would_decide_on_par(printed: Published, compared: Sequence[_OnPar]) ->
     undecidable = [on_par.name for on_par in compared if not on_par.is_decidable]
     if not undecidable:
         return ONLY_PAIRED
+    margin = figures.signed(-100 * ON_PAR, 0)
     return (
         f" On {figures.listed(undecidable)}, even the narrowest interval that the scores allow "
-        "contains the margin. The claim would therefore stay undecided even if both systems' "
-        "answers to each row were known."
+        f"contains the margin of {margin} points. The claim would therefore stay undecided even if "
+        "both systems' answers to each row were known."
         f"{_against_llama2(printed, undecidable)}"
     )
 
