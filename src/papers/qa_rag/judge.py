@@ -367,7 +367,7 @@ class JudgeReport:
         score = self.judged.score(measure, arm)
         if unfit_because:
             found = (
-                "The mean of the judge's ratings, which we do not use, is "
+                f"By this judge's verdicts, which we do not use, context {measure} is "
                 f"{figures.number(score.value)} (n = {score.n})."
             )
             self.run.not_run(number, f"{unfit_because}. {found}")
