@@ -231,11 +231,11 @@ def _tests_of_released_leads(written: Outcomes, contexts: Outcomes, encoder: str
 
 
 def _significant_alone(family: Sequence[Comparison], outcomes: Outcomes) -> list[str]:
-    """Name the comparisons that only the correction of p leaves open, in a sentence."""
+    """Name the leads that only the correction of p leaves open, in a sentence."""
     names = []
     for comparison in family:
-        is_open = _verdict(comparison) == "inconclusive"
-        if is_open and comparison.test.p < metrics.ALPHA:
+        is_open_lead = _verdict(comparison) == "inconclusive" and comparison.test.difference > 0
+        if is_open_lead and comparison.test.p < metrics.ALPHA:
             p = figures.p_words(comparison.test.p)
             names.append(f"{outcomes.label(comparison.second)} ({p})")
     if not names:
