@@ -271,7 +271,7 @@ def finetuning(outcomes: Outcomes, logs: Mapping[str, TrainingLog], base: str) -
         "answer.",
         f"The change in F1 on the test questions has {figures.p_words(rows.p)}.",
         *_same_answers_in_words(same_answers),
-        "In a second training run, we left out all pairs of the test documents.",
+        "In a second training run, we left out all pairs of some documents.",
         f"On {documents.test.n} questions from {n_documents} of these documents, F1 changes by "
         f"{figures.points(documents.test)} points.",
     ]
