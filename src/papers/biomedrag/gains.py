@@ -511,6 +511,8 @@ def plot(run: Run, out: Outcomes, names: Sequence[str], floors: Sequence[str]) -
         "that of GPT-4 beside prompted ones. A dot shows the F1 of this run with its 95 % "
         "interval, which counts rows with the same text as one unit. Further right is better."
     )
+    if best:
+        caption += " The best method without a language model is chosen by accuracy."
     caption += _left_out_note(names)
     return figures.figure(
         dumbbell.plot(groups, key=_KEY),
