@@ -803,7 +803,7 @@ def one_query_for_two_hops(_: Outcomes, **__: Any) -> Decision:  # noqa: ANN401
         "Cypher can express chains, so one query retrieves a chain from any graph that holds it. "
         "We wrote the query by hand, and plain Python computes the right answers from the same "
         "facts. A wrong answer could therefore only show a fault of the database or of our query. "
-        "Other claims about questions that chain facts test what a model's queries retrieve."
+        "Other claims test a model's answers to questions that chain facts."
     )
 
 
