@@ -164,20 +164,29 @@ def scope_words(medquad: Outcomes) -> str:
     )
 
 
+STEP_WORDS = {
+    "first_try": "the model's first Cypher statement",
+    "repaired": "the model's second Cypher statement, after the first failed or found nothing,",
+    "simplified": "a program's less strict form of the model's Cypher statement",
+}
+"""What is right at each step, within a sentence."""
+
+
 def _report_cypher(run: Run, both: Outcomes, writer: str) -> None:
     written = both.where(task="cypher", arm="example")
     kinds = [strata.get("kind") for strata in written.frame.strata]
     n_branded, n_invented = kinds.count("brand names"), kinds.count("unknown names")
     name = "names" if n_branded == 1 else "name"
     questions_are = "question is" if n_invented == 1 else "questions are"
-    for step in ("first_try", "repaired", "simplified"):
+    for step, statement in STEP_WORDS.items():
         share = written.score(step)
         of_hundred = Score(100 * share.value, share.n, 100 * share.low, 100 * share.high)
         note = (
-            f"We measured the share on {share.n} questions. Of these questions, {n_branded} {name} "
-            "a brand that the graph lacks, so a first Cypher statement that copies the name cannot "
-            f"be right. Another {n_invented} {questions_are} about an invented name, so a valid "
-            "statement that uses this name is right."
+            f"This is the share of {share.n} questions for which {statement} is right. Of these "
+            f"questions, {n_branded} {name} a brand that the graph lacks, so a first Cypher "
+            "statement that copies the name cannot be right. Another "
+            f"{n_invented} {questions_are} about an invented name, so a valid statement that uses "
+            "this name is right."
         )
         run.rerun(f"{TEXT}cypher.{step}", of_hundred, model=writer, note=note)
     note = "The median includes repairs and the time spent waiting for other requests."
