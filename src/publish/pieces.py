@@ -18,6 +18,8 @@ from resources.registry import registry
 ACROSS: Final = "across_papers"  # what this book asks of its own; the claims are no paper's
 _NO_LLM = frozenset({"graph", "encoder", "spaCy"})
 """Engines, as records name them, that serve no language model."""
+_ASKED_AGAIN = re.compile(r"(?:; )?asked again: ([^;]+)")
+"""What a record says of the engine that answered a sample of its stored questions again."""
 
 
 def run_line(record: Record) -> str:
@@ -108,7 +110,7 @@ def answering(record: Record) -> list[str]:
 
 def engine_words(model: ModelUsed) -> str:
     """Return the engine of a model with its version, which may begin with the engine's name."""
-    version = (model.version or "").replace("asked again: ", "stored questions re-asked on ")
+    version = _ASKED_AGAIN.sub(r" (stored questions re-asked on \1)", model.version or "").strip()
     if version.startswith(model.engine):
         return version
     return f"{model.engine} {version}".rstrip()
