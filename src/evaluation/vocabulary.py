@@ -68,7 +68,9 @@ REASONS: Final[Mapping[Reason, str]] = {
         "No answers could contradict the claim (the evidence says what makes it hold)."
     ),
     "too few": "There are too few units for a conclusive test (increase the profile's sizes).",
-    "no answers": "An arm of the claim has no answers here.",
+    "no answers": (
+        "This run has no answers that could decide the claim (the evidence says what is missing)."
+    ),
     "judge at chance": (
         "The judge's marks do not show that it can tell right from wrong answers (a larger "
         "model's may)."
