@@ -519,7 +519,7 @@ def test_a_prompt_that_shows_few_effects_leaves_no_answer_that_could_contradict(
     assert decide(run, out, claim) == {claim: "cannot be tested"}
     finding = next(c for c in run.claims if c.kind == "rerun")
     assert finding.reason == "by construction"
-    assert "a perfect reader would find" in finding.why
+    assert "On average over the queries, a perfect reader would find" in finding.why
 
 
 def few(position: int, item: Item) -> dict[str, str]:

@@ -1087,10 +1087,9 @@ def _forced_by_window(rows: Outcomes) -> Decision | None:
         f"{n_absent.sum():,} relevant drugs, the prompts contain no list at all. "
         "The size of a prompt, and how much of each list it shows, are settings of this run. On "
         "average over the queries, a perfect reader would find "
-        f"{figures.score_text(found_at_most)} of a query's relevant drugs. By the same average, a "
-        "reader that names every drug with a list in the prompt would find "
-        f"{figures.number(listed)} of them, and the model found {recall}. "
-        f"{_returned_in_words(queries)}"
+        f"{figures.score_text(found_at_most)} of a query's relevant drugs, a reader that names "
+        f"every drug with a list in the prompt would find {figures.number(listed)}, and the model "
+        f"found {recall}. {_returned_in_words(queries)}"
     )
     return Decision("cannot be tested", why, reason="by construction")
 
