@@ -234,7 +234,8 @@ def footer(chapter: Chapter, *, has_tables: bool) -> str:
         lines.append(f"- **Its tables**: {link}.")
     if viewer.arms(chapter):
         link = Markup('<a href="../answers.html#nb={}">every answer</a>').format(chapter.name)
-        lines.append(f"- **Its answers**: {link}, with the prompts and the retrieved texts.")
+        texts = "with the prompts and the retrieved texts, as far as licences allow"
+        lines.append(f"- **Its answers**: {link}, {texts}.")
     return "\n".join(lines)
 
 
