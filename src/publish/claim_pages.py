@@ -561,8 +561,8 @@ def folded_trial(claim_id: str) -> Markup:
     if trial is None or trial.needs is None or trial.n is None:
         return Markup()
     text = (
-        f"If the printed values were true, a data set of {trial.n:,} rows would support the claim "
-        f"in fewer than 80 % of simulations. A data set needs about {trial.needs:,} rows to "
-        "support the claim in 80 % of simulations."
+        "If the printed values were true of the rows that the claim is about, a data set of "
+        f"{trial.n:,} such rows would support the claim in fewer than 80 % of simulations. A data "
+        f"set needs about {trial.needs:,} such rows to support the claim in 80 % of simulations."
     )
     return pieces.folded("Power", text)
