@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs the notebooks as a Slurm array, one a task, each on a copy of the project on the node's own disk. What it leaves
 # comes back to the folder that it was sent from, and so do the replies it had if it was cut short: send it again.
-#   sbatch --array=1-$(ls notebooks/*.ipynb | wc -l) slurm.sh           add --gres=gpu:1 for notebooks that train
+#   sbatch --array=1-$(ls notebooks/*.ipynb | wc -l) slurm.sh     notebooks that train: an array of their own, with --gres=gpu:1
 #SBATCH --job-name=medical-rag-book
 #SBATCH --cpus-per-task=4
 #SBATCH --mem=16G

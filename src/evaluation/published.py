@@ -395,7 +395,7 @@ class Rule(Strict):
         is_one = len(self.first) * len(self.than) == 1 and not self.each
         subject = f"{'the' if is_one else 'every'} {difference}"
         criterion = _sentence(f"{rows}{self._criterion_in_words(subject)}.")
-        return f"{criterion} {self._test_in_words(label)}"
+        return criterion
 
     def _test_in_words(self, label: Callable[[str], str]) -> str:
         is_family = len(self.first) * len(self.than) > 1 or bool(self.each or self.family)

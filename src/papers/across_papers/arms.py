@@ -47,8 +47,8 @@ ARMS = {
 """The architectures.
 
 Text, graph: side_effects. Hybrid: clinical_notes. Dual track: qa_rag. Name repair: side_effects,
-Table 5, by a dictionary and edit distance. Text fallback: what drug_interactions proposes for
-future work.
+Table 5, by a dictionary and edit distance. Text fallback: this project's; for future
+work, drug_interactions proposes one by type of question.
 """
 
 
@@ -310,7 +310,8 @@ RETURN d.name AS drug, s.name AS side_effect
 class FromGraph:
     """The model reads the names, the graph states of each drug whether it has the edge.
 
-    Source: side_effects, GraphRAG; for the fallback drug_interactions, Discussion.
+    Source: side_effects, GraphRAG. drug_interactions proposes a fallback by type of question
+    (Discussion).
 
     Attributes:
         llm: The LLM that reads the names.

@@ -24,7 +24,7 @@ _DOCUMENT: Final = "document"
 _FEWEST: Final = "fewest"
 _MOST: Final = "most"
 _LABELS: Final = {
-    _DOCUMENT: "BiomedRAG's document in a released prompt",
+    _DOCUMENT: "BiomedRAG's document in a prompt of the released answers",
     _FEWEST: f"{SEVERAL} sentences, at least",
     _MOST: f"{SEVERAL} sentences, at most",
 }

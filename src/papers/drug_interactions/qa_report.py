@@ -82,7 +82,7 @@ def report_numbers(
 def _report_missing_model(run: Run, models: Sequence[str], alone: str) -> None:
     if len(models) > 1:
         return
-    why = f"This run has only one model, which stands in for the paper's larger model. {alone}"
+    why = f"In this run, only one model answers. It stands in for the paper's larger model. {alone}"
     for row in PRINTED.values():
         run.not_run(f"{TABLE}{row}.llama_8b", why)
 

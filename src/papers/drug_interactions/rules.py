@@ -44,7 +44,7 @@ HALF = 0.5
 CLEAR = 0.05
 """The lead in cosine that "clear" asks for."""
 BRANDS = "brand names"
-"""The kind of the questions that name a brand."""
+"""The kind of the questions that name a brand that the graph lacks."""
 INVENTED = "unknown names"
 """The kind of the questions about an invented name, whose right answer is "Not known"."""
 PROMPTS = {"example": "with one example in the prompt", "no_example": "without an example"}
@@ -362,8 +362,8 @@ def _invented_text(outcomes: Outcomes, *arms: str) -> str:
     if BRANDS in counts:
         name = "question names" if counts[BRANDS] == 1 else "questions name"
         text += (
-            f" Another {counts[BRANDS]} {name} a brand. For such a question, a first "
-            "statement that copies the name cannot be right, because the graph lacks it."
+            f" Another {counts[BRANDS]} {name} a brand that the graph lacks. For such a question, "
+            "a first statement that copies the name cannot be right."
         )
     return (
         f"{text} On the other {others.frame.unit.nunique()} questions, the share of right first "
@@ -420,9 +420,13 @@ def _rescuers_text(outcomes: Outcomes) -> str:
     )
     n_by_program = int(by_program.sum())
     if n_by_program == 1:
-        return f"{text} The question of this statement names {'a' if n_branded else 'no'} brand."
+        brand = "a brand" if n_branded else "no brand"
+        return f"{text} The question of this statement names {brand} that the graph lacks."
     if n_by_program:
-        text += f" In {n_branded} of these {n_by_program} cases, the question names a brand."
+        text += (
+            f" In {n_branded} of these {n_by_program} cases, the question names a brand that the "
+            "graph lacks."
+        )
     return text
 
 
@@ -569,8 +573,9 @@ def _chains_text(outcomes: Outcomes) -> str:
         search = plain.score("f1", "keyword")
         sentences.append(
             f" On questions with {kind}, the last Cypher statement is right for {n_right} "
-            f"of {len(statements)} questions. The evidence in DrugRAG's prompts contains "
-            f"{figures.score_text(reach)} of the right names. Without any model, a search for all "
+            f"of {len(statements)} questions. On average over the questions, the evidence in "
+            f"DrugRAG's prompts contains {figures.score_text(reach)} of a question's right names. "
+            "Without any model, a search for all "
             f"facts about the names in a question has an F1 of {figures.score_text(search)} on the "
             f"{search.n} questions with {kind} that this run drew."
         )
@@ -580,21 +585,23 @@ def _chains_text(outcomes: Outcomes) -> str:
 WITHOUT_BRANDS = "brand names left out"
 ALL_QUESTIONS = "all questions"
 READING_SENTENCES = {
-    WITHOUT_BRANDS: "The first reading leaves out the questions that name a brand.",
+    WITHOUT_BRANDS: (
+        "The first reading leaves out the questions that name a brand that the graph lacks."
+    ),
     ALL_QUESTIONS: "The second reading uses all questions.",
 }
 """What introduces the evidence of each reading."""
 READING_WORDS = {
-    WITHOUT_BRANDS: "without the questions that name a brand",
+    WITHOUT_BRANDS: "without the questions that name a brand that the graph lacks",
     ALL_QUESTIONS: "with all questions",
 }
 """Each reading within a sentence."""
 
 
 def _readings(rows: Outcomes) -> dict[str, Outcomes]:
-    """Return the rows without and with the questions that name a brand.
+    """Return the rows without and with the questions that name a brand that the graph lacks.
 
-    The project chose brands that the graph lacks. The paper names brands among its failures, and
+    The paper names brands among its failures, and
     does not say how many of its questions had one.
     """
     other_kinds = [kind for kind in rows.strata("kind") if kind != BRANDS]

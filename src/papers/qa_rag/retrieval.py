@@ -52,7 +52,7 @@ PRINTED = {
         (("question", 12), ("tuned", 12)),
     ),
     "multiquery": ArmConfig(
-        "Multiquery (6 candidates by question, 6 by each of three more)",
+        "Multiquery (6 candidates by question, 6 by each of up to three more)",
         (("question", 6), ("multi", 6)),
     ),
     "hyde": ArmConfig("HyDE (24)", (("hyde", 24),)),
@@ -105,7 +105,8 @@ _BY_QUESTION = "own document removed from the search by question"
 _BY_ALL = "own document removed from every search"
 AUTHORS = {
     "multiquery_authors": ArmConfig(
-        "Multiquery with the authors' prompt (8 candidates by question, 8 by each of two more)",
+        "Multiquery with the authors' prompt (8 candidates by question, 8 by each of up to two "
+        "more)",
         (("question", 8), ("multi_authors", 8)),
     ),
     "hyde_authors": ArmConfig("HyDE with the authors' prompt (24)", (("hyde_authors", 24),)),
