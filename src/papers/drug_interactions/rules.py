@@ -586,13 +586,13 @@ WITHOUT_BRANDS = "brand names left out"
 ALL_QUESTIONS = "all questions"
 READING_SENTENCES = {
     WITHOUT_BRANDS: (
-        "The first reading leaves out the questions that name a brand that the graph lacks."
+        "The first reading leaves out the questions that name a brand that the gold graph lacks."
     ),
     ALL_QUESTIONS: "The second reading uses all questions.",
 }
 """What introduces the evidence of each reading."""
 READING_WORDS = {
-    WITHOUT_BRANDS: "without the questions that name a brand that the graph lacks",
+    WITHOUT_BRANDS: "without the questions that name a brand that the gold graph lacks",
     ALL_QUESTIONS: "with all questions",
 }
 """Each reading within a sentence."""
