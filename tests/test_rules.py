@@ -353,6 +353,14 @@ def test_a_part_that_points_against_the_claim_says_alone_what_would_decide_it():
     assert decision.needed == decisions.required_units(corrected, [0.5])
 
 
+def test_no_number_of_units_decides_a_value_on_the_bound():
+    criterion = partial(decisions.above, bound=0.5)
+    parts = [decisions.Part(proportion(hits, 60), criterion) for hits in (30, 34)]
+    decision = decisions.decide_by_intervals(parts, (0.5,), why="")
+    assert decision.verdict == "inconclusive"
+    assert decision.needed is None
+
+
 def test_the_units_needed_give_the_power_that_they_promise():
     rng = np.random.default_rng(1)
     true, bound = 0.62, 0.5

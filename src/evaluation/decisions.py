@@ -275,13 +275,15 @@ def _units_for_all(parts: Sequence[Part], bounds: Sequence[float], n_intervals: 
     """Units with which the claim would be decided, if the values are the true ones.
 
     A value on the wrong side refutes the claim as soon as its corrected interval lies there. Else
-    every part that does not agree yet has to be decided.
+    every part that does not agree yet has to be decided. No number of units decides a value that
+    lies on the bound.
     """
     refuting = [part for part in parts if part.verdict_of_value() == "differs"]
     if refuting:
         return _units_to_refute(refuting, bounds, n_intervals)
     open_parts = [part for part in parts if part.verdict() != "agrees"]
-    return _largest(required_units(part.interval, bounds) for part in open_parts)
+    units = [required_units(part.interval, bounds) for part in open_parts]
+    return None if None in units else _largest(units)
 
 
 def _units_to_refute(

@@ -177,7 +177,7 @@ def no_text_error(folder: Path, kinds: Sequence[str], left_out: Mapping[str, str
     Args:
         folder: Where the documents were looked for.
         kinds: Endings of the files that are read.
-        left_out: The reason for each file that was left out, by its name.
+        left_out: The reason for each file, folder or page that was left out, by its name.
     """
     found = "; ".join(describe(left_out)[:MAX_NAMES]) or "it is empty."
     return FolderError(f"A document with text was needed ({', '.join(kinds)}) in {folder}: {found}")

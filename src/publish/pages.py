@@ -239,7 +239,7 @@ class Pages(PaperPages):
         if all(row.get(PUBLISHED_EVIDENCE, _NONE) == _NONE for row in rows):
             for row in rows:
                 row.pop(PUBLISHED_EVIDENCE, None)
-        caption = f"{len(rows)} claims, each with the answers to both questions and their evidence"
+        caption = f"{len(rows)} claims, each with its answers and their evidence"
         return table(rows, caption, "rag-sortable rag-cards rag-claims")
 
     def downloads(self) -> str:

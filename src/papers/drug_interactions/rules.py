@@ -1127,5 +1127,5 @@ def _decide_gain(printed: Published, name: str) -> Decision:
     scales = [set(gain.scales()) for gain in gains.values()]
     common_scales = set.intersection(*scales)
     if own_scales and not common_scales:
-        return Decision("inconclusive", f"{why} No single scale gives both stated gains.")
+        return Decision("inconclusive", f"{why} None of the three scales gives both stated gains.")
     return Decision(decisions.exactly(bool(own_scales)), why)
