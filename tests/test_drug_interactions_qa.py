@@ -1286,9 +1286,11 @@ def test_the_lead_on_chains_stands_beside_what_a_search_for_names_finds() -> Non
     assert decision.verdict == "differs"
     for words in (
         "On questions with one hop, the last Cypher statement is right for 0 of 10 "
-        "questions. The evidence in DrugRAG's prompts contains 100.0 % [",
+        "questions. On average over the questions, the evidence in DrugRAG's prompts contains "
+        "100.0 % [",
         "On questions with two hops, the last Cypher statement is right for 10 of 10 "
-        "questions. The evidence in DrugRAG's prompts contains 50.0 % [",
+        "questions. On average over the questions, the evidence in DrugRAG's prompts contains "
+        "50.0 % [",
         "all facts about the names in a question has an F1 of 25.0 % [",
         "on the 10 questions with two hops that this run drew.",
     ):

@@ -167,7 +167,7 @@ def scope_words(medquad: Outcomes) -> str:
 STEP_WORDS = {
     "first_try": "the model's first Cypher statement",
     "repaired": "the model's second Cypher statement, after the first failed or found nothing,",
-    "simplified": "a program's less strict form of the model's Cypher statement",
+    "simplified": "a program's less strict form of a statement that failed or found nothing",
 }
 """What is right at each step, within a sentence."""
 
