@@ -207,8 +207,9 @@ class Pages(PaperPages):
     def _cell(self, cell: Measured) -> Markup:
         """Return a value with its verdict and details, or why there is none."""
         if not cell.is_available:
+            is_unread = cell.group == "rescored" and bool(cell.number.not_read)
             # that nothing has been run needs no second sentence
-            if cell.verdict == "not run" and not cell["notebook"]:
+            if cell.verdict == "not run" and not cell["notebook"] and not is_unread:
                 return pieces.absent(cell.verdict)
             # a run says why it gives no value, and may have computed one
             word = cell.verdict.replace("not run", "no value")
