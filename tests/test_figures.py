@@ -510,6 +510,24 @@ def test_more_panels_than_fit_take_further_rows():
     plt.close(drawing)
 
 
+@pytest.mark.parametrize("n_words", [3, 6, 12])
+def test_on_a_phone_labels_of_several_lines_stand_apart(n_words: int) -> None:
+    figures.use_style()
+    arms = ["a", "b", "c"]
+    rows = [PlotRow(arm, " ".join(["candidates"] * n_words), "#125ee0") for arm in arms]
+    panels = [a_panel("f1", "F1", *arms), a_panel("recall", "recall", *arms)]
+    drawing = interval_plot(panels, rows, is_narrow=True)
+    drawing.draw_without_rendering()
+    for axes in drawing.axes:
+        boxes = sorted(
+            (label.get_window_extent() for label in axes.get_yticklabels()), key=lambda box: box.y0
+        )
+        assert len(boxes) == len(arms)
+        for lower, upper in itertools.pairwise(boxes):
+            assert lower.y1 <= upper.y0 + 1
+    plt.close(drawing)
+
+
 def test_an_empty_row_of_a_panel_says_why():
     figures.use_style()
     rows = [PlotRow("a", "A", "#125ee0"), PlotRow("b", "B", "#125ee0")]

@@ -78,6 +78,9 @@ class RowSize:
 
 WIDE_ROWS = RowSize(height=0.5, font_size=10.5)
 NARROW_ROWS = RowSize(height=0.33, font_size=9)
+LINE_SPACING = 1.2
+"""Distance of two lines of a label, as a multiple of its font size."""
+POINTS_PER_INCH = 72
 MAX_WIDE_ROWS = 7
 """More arms than this get narrow rows, so the figure fits on the first screen."""
 
@@ -169,10 +172,11 @@ def _layout(panels: Sequence[Panel], rows: Sequence[PlotRow], *, is_narrow: bool
     """Return the sizes of a plot and the order of its panels."""
     titles = [panel.title for panel in panels]
     if is_narrow:
-        height = (WIDE_ROWS.height * len(rows) + MARGIN_HEIGHT) * len(panels)
+        row_height = max(WIDE_ROWS.height, _label_height(rows, PHONE_CHARACTERS_PER_LABEL))
+        panel_height = row_height * len(rows) + MARGIN_HEIGHT
         return Layout(
             row_size=WIDE_ROWS,
-            figure_size=(PHONE_WIDTH, height),
+            figure_size=(PHONE_WIDTH, panel_height * len(panels)),
             label_width=PHONE_CHARACTERS_PER_LABEL,
             title_width=PHONE_CHARACTERS_PER_LABEL,
             facets={"row": "panel", "order": titles},
@@ -191,6 +195,12 @@ def _layout(panels: Sequence[Panel], rows: Sequence[PlotRow], *, is_narrow: bool
         title_width=int(panel_width * CHARACTERS_PER_INCH),
         facets={"col": "panel", "order": titles, "wrap": n_columns},
     )
+
+
+def _label_height(rows: Sequence[PlotRow], label_width: int) -> float:
+    """Return the height in inches of the label with the most lines, as wide rows write it."""
+    n_lines = max((len(textwrap.wrap(row.label, label_width)) for row in rows), default=0)
+    return n_lines * LINE_SPACING * WIDE_ROWS.font_size / POINTS_PER_INCH
 
 
 def _label_inches(rows: Sequence[PlotRow], label_width: int) -> float:
