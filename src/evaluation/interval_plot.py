@@ -199,7 +199,8 @@ def _layout(panels: Sequence[Panel], rows: Sequence[PlotRow], *, is_narrow: bool
 
 def _label_height(rows: Sequence[PlotRow], label_width: int) -> float:
     """Return the height in inches of the label with the most lines, as wide rows write it."""
-    n_lines = max((len(textwrap.wrap(row.label, label_width)) for row in rows), default=0)
+    wrapped = [textwrap.wrap(row.label, label_width) for row in rows]
+    n_lines = max(map(len, wrapped), default=0)
     return n_lines * LINE_SPACING * WIDE_ROWS.font_size / POINTS_PER_INCH
 
 
